@@ -1,0 +1,42 @@
+# `make` prints this help. The two commands of the README are `make demo` and `make test`.
+VENV   := .venv
+PY     := $(VENV)/bin/python
+PYTHON ?= python3
+STAMP  := $(VENV)/.installed
+
+.PHONY: help install demo test unit lint bench lock clean
+help: ## Print this help
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+install: $(STAMP) ## Install driftless and what it needs into .venv
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "driftless needs Python 3.11 or newer; try: make PYTHON=python3.12"; exit 2; }
+	@echo "installing into $(VENV) (pyspark is large: a few minutes the first time)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $(STAMP)
+
+demo: $(STAMP) ## Start a real stack, make a shop, follow it live, and compare every document at the end
+	@$(PY) -m bench.demo
+
+test: $(STAMP) ## Lint, type-check and run every test on a stack of its own
+	@$(VENV)/bin/ruff check --quiet . && $(VENV)/bin/ruff format --quiet --check .
+	@$(VENV)/bin/mypy
+	@$(PY) -m pytest
+
+unit: $(STAMP) ## The tests that need no server
+	@$(PY) -m pytest -m "not server"
+
+lint: $(STAMP) ## Only ruff and mypy
+	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy
+
+bench: $(STAMP) ## Measure side by side and print ratios
+	@$(PY) -m bench
+
+lock: ## Write requirements.lock anew (needs uv)
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
+		--python-version 3.11 --group dev pyproject.toml -o requirements.lock
+
+clean: ## Remove the environment and caches
+	rm -rf $(VENV) *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

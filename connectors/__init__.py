@@ -1,0 +1,1 @@
+"""The Debezium side: publication, topics, connector, preflight, and the Connect REST client."""

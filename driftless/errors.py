@@ -1,0 +1,65 @@
+"""Errors by what the program does next. Messages name tables, keys' column names, positions and counts, never row values."""
+
+from __future__ import annotations
+
+
+class SyncError(Exception):
+    """Base of every expected failure. `hint` tells the operator what to do next."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # An error raised on an executor is pickled on its way to the driver; keep the hint with it.
+        return (_rebuild, (type(self), str(self), self.hint))
+
+
+def _rebuild(kind: type[SyncError], message: str, hint: str) -> SyncError:
+    error = kind.__new__(kind)
+    SyncError.__init__(error, message, hint=hint)
+    return error
+
+
+class ConfigError(SyncError):
+    """Stop before starting. Carries every mistake found, each as `file:line: where: what`."""
+
+    def __init__(self, *problems: str, hint: str = "") -> None:
+        super().__init__("\n".join(problems), hint=hint)
+        self.problems = problems
+
+
+class DecodeError(SyncError):
+    """One record cannot be read; the message carries topic, partition and offset."""
+
+
+class SourceError(SyncError):
+    """Postgres, Kafka or Connect answered, and the answer stops the pipeline."""
+
+
+class SourceUnavailable(SourceError):
+    """Postgres, Kafka or Connect cannot be reached; retry with backoff, exit code 3 when given up."""
+
+
+class Fenced(SyncError):
+    """Another runner holds the lease; this one must stop at once and write nothing more."""
+
+
+class SinkError(SyncError):
+    """A store refused."""
+
+
+class SinkUnavailable(SinkError):
+    """The store cannot be reached or asks to wait; retry with backoff."""
+
+
+class SinkMisconfigured(SinkError):
+    """Credentials, permission, mapping or policy: stop this follower and say so."""
+
+
+class StackError(SyncError):
+    """The local stack cannot be started as asked. `unreachable` makes the exit code 3 instead of 2."""
+
+    def __init__(self, message: str, *, hint: str = "", unreachable: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.unreachable = unreachable

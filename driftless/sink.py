@@ -1,0 +1,102 @@
+"""What every store must do, and the values that cross to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+WRITES = pa.schema(
+    [
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("version", pa.int64(), nullable=False),
+        pa.field("document", pa.string()),
+    ]
+)
+"""Writes cross in Arrow batches: the key's text, the version, and the document as JSON text (null: delete)."""
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A write that this store can never take as it is. `reason` is the store's own words, without row values."""
+
+    key: str
+    version: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of a batch, item by item: written + stale + len(rejected) is the number of writes given.
+
+    `stale`: the store already holds this version of the key or a newer one. That is normal after a replay.
+    """
+
+    written: int = 0
+    stale: int = 0
+    rejected: tuple[Rejected, ...] = ()
+
+    def __add__(self, other: Applied) -> Applied:
+        return Applied(self.written + other.written, self.stale + other.stale, self.rejected + other.rejected)
+
+
+@dataclass(frozen=True)
+class SinkContext:
+    """Whose sink this is: names for what it makes in the store, and the key columns in key order."""
+
+    pipeline: str
+    follower: str
+    key_columns: tuple[str, ...]
+
+
+class Sink(Protocol):
+    """A store that can be rebuilt from the log. Every method may be called again with the same arguments.
+
+    `apply` carries the guarantee: within the horizon, any order and any duplication of deliveries ends in the
+    newest version of each key, deletes included. It retries what may pass by itself, with jitter, and raises
+    `SinkUnavailable` when it gives up: some of the batch may then have landed, and the batch is to be given again.
+
+    A checkpoint is text that the follower keeps in its own store, so that a store that forgot documents has
+    forgotten the checkpoint that claimed them too.
+    """
+
+    def check(self) -> None:
+        """Raise `SinkMisconfigured` or `SinkUnavailable` unless the store can be trusted with a follower."""
+
+    def create(self, generation: int) -> None:
+        """Make the place for this generation. Readers do not see it before `promote`."""
+
+    def apply(self, generation: int, writes: pa.RecordBatch) -> Applied:
+        """Write a batch (schema `WRITES`; a key may occur more than once) and say what became of each item."""
+
+    def read(self, generation: int, keys: Sequence[str]) -> pa.RecordBatch:
+        """Present documents of these keys with their versions (schema `WRITES`); absent keys are left out."""
+
+    def scan(self, generation: int) -> Iterator[pa.RecordBatch]:
+        """Every document of the generation (schema `WRITES`), in no order."""
+
+    def count(self, generation: int) -> int:
+        """Documents present now; every acknowledged write counts."""
+
+    def load(self, generation: int) -> str | None:
+        """The checkpoint, or None where the store has none (new, emptied or recreated)."""
+
+    def save(self, generation: int, checkpoint: str, *, expected: str | None) -> bool:
+        """Replace the checkpoint if it still is `expected`; False, and nothing changed, where it is not.
+
+        A save that landed and whose answer was lost counts as saved when it is given again.
+        """
+
+    def promote(self, generation: int) -> None:
+        """Make this generation the one that readers see, at once."""
+
+    def promoted(self) -> int | None:
+        """The generation that readers see; None before the first `promote`."""
+
+    def drop(self, generation: int) -> None:
+        """Remove the generation, its versions and its checkpoint."""
+
+    def close(self) -> None:
+        """Give back connections."""

@@ -1,0 +1,1 @@
+"""The PySpark jobs: read the log, shape documents, write them to sinks."""

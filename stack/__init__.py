@@ -1,0 +1,1 @@
+"""The local servers as plain processes: coordinates, versions, start and stop."""

@@ -1,0 +1,90 @@
+"""Kafka Connect with Debezium's PostgreSQL connector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from stack import artifacts
+from stack.home import Report
+from stack.server import JavaServer, http_answers, log4j2, properties
+
+_LEVELS = {
+    "org.apache.kafka": "warn",
+    "org.apache.kafka.connect.runtime": "info",
+    "org.apache.kafka.connect.runtime.rest": "warn",
+    "org.apache.kafka.connect.runtime.isolation": "warn",
+    "org.apache.kafka.common.config": "error",
+    "org.apache.kafka.clients.consumer": "error",
+    "org.eclipse.jetty": "warn",
+    "org.glassfish": "error",
+    "io.debezium": "info",
+}
+
+SECRETS = "secrets"
+_MESSAGE_BYTES = 16 << 20
+
+
+class Connect(JavaServer):
+    """The worker. A connector's record and its offset land in one transaction, so a killed worker repeats none."""
+
+    name = "connect"
+    port_names = ("connect",)
+    needs = ("kafka",)
+
+    def confs(self) -> list[str]:
+        return ["debezium", "kafka"]
+
+    def url(self) -> str:
+        return f"http://{self.site.address('connect')}"
+
+    def prepare(self, report: Report) -> None:  # noqa: ARG002 - nothing takes long here
+        folder = self.site.make("conf", "connect")
+        secrets = self.site.make(SECRETS)
+        self.write(folder, "log4j2.properties", log4j2(_LEVELS))
+        settings: dict[str, object] = {
+            "bootstrap.servers": self.site.address("kafka"),
+            "group.id": f"connect-{self.site.stack}",
+            "listeners": self.url(),
+            "rest.advertised.host.name": "127.0.0.1",
+            "rest.advertised.port": self.site.ports["connect"],
+            "plugin.path": artifacts.conf_folder("debezium"),
+            "plugin.discovery": "service_load",
+            "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "key.converter.schemas.enable": "false",
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "value.converter.schemas.enable": "false",
+            "config.storage.topic": "_connect-configs",
+            "config.storage.replication.factor": 1,
+            "offset.storage.topic": "_connect-offsets",
+            "offset.storage.replication.factor": 1,
+            "offset.storage.partitions": 5,
+            "status.storage.topic": "_connect-status",
+            "status.storage.replication.factor": 1,
+            "status.storage.partitions": 3,
+            "exactly.once.source.support": "enabled",
+            "offset.flush.interval.ms": 1000,
+            # One worker: nobody else could take the work over, so there is nothing to wait for.
+            "scheduled.rebalance.max.delay.ms": 0,
+            "session.timeout.ms": 10000,
+            "heartbeat.interval.ms": 3000,
+            "connector.client.config.override.policy": "All",
+            "producer.max.request.size": _MESSAGE_BYTES,
+            # A connector's configuration names a secret; its text never enters the config topic. The file providers
+            # read the stack's secrets folder and nothing else of this machine.
+            "config.providers": "env,file,dir",
+            "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+            "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+            "config.providers.file.param.allowed.paths": secrets,
+            "config.providers.dir.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
+            "config.providers.dir.param.allowed.paths": secrets,
+        }
+        self.write(folder, "worker.properties", properties(settings))
+
+    def command(self) -> Sequence[str | Path]:
+        folder = self.site.folder / "conf" / "connect"
+        main = self.jvm("768m", "org.apache.kafka.connect.cli.ConnectDistributed", logging=folder / "log4j2.properties")
+        return [*main, folder / "worker.properties"]
+
+    def ready(self) -> bool:
+        return http_answers(f"{self.url()}/connectors")

@@ -1,1 +1,66 @@
-"""One file per kind of store; the file name is the `kind` in sync.yaml."""
+"""One file per kind of store; the file name is the `kind` in sync.yaml.
+
+A kind's file holds its `Config`, whose fields are the reference page and whose `open` gives the sink. Files that start
+with an underscore are shared parts, not kinds.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from driftless.sink import Sink, SinkContext
+
+HORIZON_SECONDS = 3600
+"""How long a store remembers the version of a deleted key, so that a late older write cannot bring it back.
+
+1 h: longer than the slowest late writer, which is a request of 60 s at most, given again for at most 600 s (the limits
+of the fields below) by a runner whose lease has since run out.
+"""
+
+
+class SinkConfig(BaseModel):
+    """What every kind of store has in its part of sync.yaml. Unknown fields are refused; values are never shown."""
+
+    # A URL holds a password: pydantic would otherwise print the whole input beside every mistake.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    retry_seconds: float = Field(
+        default=120,
+        ge=0,
+        le=600,
+        description="How long a write that may still succeed is tried again before giving up.",
+    )
+    request_seconds: float = Field(default=30, gt=0, le=60, description="How long one request may take.")
+
+    @abstractmethod
+    def open(self, context: SinkContext) -> Sink:
+        """The sink. Cheap: nothing is sent before the first call."""
+
+    def validate_for(self, context: SinkContext) -> None:
+        """Raise ValueError, with a text for the operator, when this cannot serve that follower. Asks no server."""
+
+
+def kinds() -> list[str]:
+    """The kinds of store there are, found from the folder."""
+    return sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
+
+
+def config_model(kind: str) -> type[SinkConfig]:
+    """The fields that a kind takes in sync.yaml. Raises KeyError for a kind that there is not."""
+    if kind not in kinds():
+        raise KeyError(kind)
+    return cast(type[SinkConfig], import_module(f"sinks.{kind}").Config)
+
+
+def open_sink(kind: str, config: Mapping[str, Any] | SinkConfig, context: SinkContext) -> Sink:
+    """Open a follower's store. `config` may be a plain dict, so that all arguments can be sent to a Spark executor."""
+    model = config_model(kind)
+    parsed = config if isinstance(config, model) else model.model_validate(dict(cast(Mapping[str, Any], config)))
+    parsed.validate_for(context)
+    return parsed.open(context)

@@ -1,0 +1,116 @@
+"""The one door to an OpenSearch server: requests, trying again, and what each failure means for the program."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import orjson
+from opensearchpy import ConnectionError as NoConnection
+from opensearchpy import SSLError, Urllib3HttpConnection
+
+from driftless.errors import SinkMisconfigured, SinkUnavailable
+from sinks._retry import attempts
+
+BUSY = frozenset({408, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True)
+class Index:
+    """What the server says of an index; the UUID changes when one is made anew under the same name."""
+
+    name: str
+    uuid: str
+    shards: int
+
+
+class Server:
+    """Sends requests over connections that are kept. Messages name the request, never its body."""
+
+    def __init__(
+        self, url: str, *, ca_certs: str | None, connections: int, request_seconds: float, retry_seconds: float
+    ) -> None:
+        self._url = url
+        self._ca_certs = ca_certs
+        self._connections = connections
+        self._request_seconds = request_seconds
+        self.retry_seconds = retry_seconds
+
+    def call(self, method: str, path: str, body: object = None, *, ok: Collection[int] = ()) -> tuple[int, str]:
+        """A request that may be sent again, until the store answers with success or one of the statuses `ok`."""
+        sent = None if body is None else orjson.dumps(body)
+        why: SinkUnavailable | None = None
+        for _ in attempts(self.retry_seconds):
+            try:
+                return self.once(method, path, sent, ok=ok)
+            except SinkUnavailable as busy:
+                why = busy
+        raise SinkUnavailable(f"{why}; gave up after {self.retry_seconds:g} s") from why
+
+    def once(self, method: str, path: str, body: bytes | None, *, ok: Collection[int] = ()) -> tuple[int, str]:
+        where = f"{method} {path.partition('?')[0]}"
+        try:
+            status, _, answer = self._connection.perform_request(method, path, body=body, ignore=range(300, 600))
+        except SSLError as exc:
+            raise SinkMisconfigured("OpenSearch's certificate is not trusted", hint="Set `ca_certs`.") from exc
+        except NoConnection as exc:
+            # Only the kind of failure: the text of some names the URL.
+            kind = type(exc.info if isinstance(exc.info, Exception) else exc).__name__
+            raise SinkUnavailable(f"OpenSearch does not answer {where}: {kind}") from exc
+        if status < 300 or status in ok:
+            return status, answer
+        if status in BUSY:
+            raise SinkUnavailable(f"OpenSearch answers {where} with {status} {error_type(answer)}")
+        hint = "Check the user, its password and its permissions." if status in (401, 403) else ""
+        raise SinkMisconfigured(f"OpenSearch refuses {where}: {status} {error_type(answer)}", hint=hint)
+
+    def index(self, alias: str) -> Index | None:
+        """The one index behind an alias; None where there is no such alias. Cheap: no shard is asked."""
+        path = f"/{alias}/_settings/index.uuid,index.number_of_shards?flat_settings=true"
+        status, answer = self.call("GET", path, ok={404})
+        if status == 404:
+            return None
+        ((name, found),) = orjson.loads(answer).items()
+        settings = found["settings"]
+        return Index(name, settings["index.uuid"], int(settings["index.number_of_shards"]))
+
+    def close(self) -> None:
+        self._connection.close()
+        del self._connection
+
+    @cached_property
+    def _connection(self) -> _Connection:
+        url = urlsplit(self._url)
+        secure = url.scheme == "https"
+        return _Connection(
+            host=url.hostname or "",
+            port=url.port or (443 if secure else 9200),
+            url_prefix=url.path,
+            http_auth=(unquote(url.username), unquote(url.password or "")) if url.username else None,
+            use_ssl=secure,
+            ca_certs=self._ca_certs,
+            timeout=self._request_seconds,
+            pool_maxsize=self._connections,
+        )
+
+
+class _Connection(Urllib3HttpConnection):
+    """opensearch-py's connection, which would log bodies, so row values, and warn of every try that failed."""
+
+    def log_request_success(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def log_request_fail(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+def error_type(answer: str) -> str:
+    """The server's name for what is wrong; it never holds values."""
+    try:
+        error = orjson.loads(answer)["error"]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return str(error["type"]) if isinstance(error, dict) else ""

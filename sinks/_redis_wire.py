@@ -1,0 +1,138 @@
+"""The one door to a Redis server: prepared commands, scripts, and what each failure means for the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from hashlib import sha1
+from pathlib import Path
+from typing import Any, TypeVar
+
+import redis
+from redis import exceptions
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from driftless.errors import SinkError, SinkMisconfigured, SinkUnavailable
+from sinks._arrow import join, length, text
+from sinks._retry import attempts
+
+T = TypeVar("T")
+
+# What passes by itself or by the operator's hand: starting, failing over, a long script, a full disk.
+_PASSING = {"LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN", "READONLY", "MISCONF", "NOREPLICAS", "CLUSTERDOWN"}
+_ACCESS = {"NOAUTH", "WRONGPASS", "NOPERM"}
+
+
+class Script:
+    """A Lua file beside this one, called by its hash."""
+
+    def __init__(self, file: str) -> None:
+        self.text = (Path(__file__).parent / file).read_bytes()
+        self.sha = sha1(self.text, usedforsecurity=False).hexdigest()
+
+
+class Server:
+    """Sends commands over connections that are kept. redis-py's own retries are off: they would know no bound."""
+
+    def __init__(self, url: str, *, ca_certs: str | None, request_seconds: float, retry_seconds: float) -> None:
+        self._url = url
+        self._ca_certs = ca_certs
+        self._request_seconds = request_seconds
+        self.retry_seconds = retry_seconds
+
+    @cached_property
+    def client(self) -> Any:
+        """redis-py's client, whose answers have no useful types. For calls inside `ask` and `once` only."""
+        return redis.Redis.from_url(
+            self._url,
+            socket_timeout=self._request_seconds,
+            socket_connect_timeout=min(10.0, self._request_seconds),
+            retry=Retry(NoBackoff(), 0),
+            **({"ssl_ca_certs": self._ca_certs} if self._ca_certs else {}),
+        )
+
+    def call(self, *command: Any) -> Any:
+        """A command that is safe to repeat, tried again while what fails may pass."""
+        return self.ask(lambda client: client.execute_command(*command))
+
+    def ask(self, question: Callable[[Any], T]) -> T:
+        """The same for something made of several commands."""
+        why: SinkUnavailable | None = None
+        for _ in attempts(self.retry_seconds):
+            try:
+                return self.once(question)
+            except SinkUnavailable as busy:
+                why = busy
+        raise SinkUnavailable(f"{why}; gave up after {self.retry_seconds:g} s") from why
+
+    def once(self, question: Callable[[Any], T]) -> T:
+        try:
+            return question(self.client)
+        except (exceptions.RedisError, OSError) as exc:
+            raise meaning(exc) from exc
+
+    @contextmanager
+    def connection(self) -> Iterator[Any]:
+        """One connection, to send prepared commands and read their answers in order. Thrown away on any error."""
+        pool = self.client.connection_pool
+        try:
+            connection = pool.get_connection()
+            try:
+                yield connection
+            except BaseException:
+                connection.disconnect()
+                raise
+            finally:
+                pool.release(connection)
+        except (exceptions.RedisError, OSError) as exc:
+            raise meaning(exc) from exc
+
+    def run(self, script: Script, keys: Sequence[str], args: Sequence[str]) -> Any:
+        """Run a script that is safe to repeat."""
+
+        def call(client: Any) -> Any:
+            try:
+                return client.evalsha(script.sha, len(keys), *keys, *args)
+            except exceptions.NoScriptError:
+                return client.eval(script.text, len(keys), *keys, *args)
+
+        return self.ask(call)
+
+    def close(self) -> None:
+        self.client.close()
+        del self.client
+
+
+def meaning(exc: Exception) -> SinkError:
+    """What the program does next. Redis's own messages name commands and settings, never values."""
+    text = str(exc)
+    code = getattr(exc, "status_code", None) or text.partition(" ")[0]
+    if isinstance(exc, exceptions.AuthenticationError) or code in _ACCESS:
+        return SinkMisconfigured(
+            f"Redis denies access: {code}", hint="Check the user, its password and its permissions."
+        )
+    if code == "OOM":
+        return SinkUnavailable("Redis is full (maxmemory)", hint="Give it more memory; writing goes on by itself then.")
+    if code in _PASSING:
+        return SinkUnavailable(f"Redis cannot do this now: {code} {text.removeprefix(code)}")
+    if isinstance(exc, (exceptions.ConnectionError, exceptions.TimeoutError, OSError)):
+        if "CERTIFICATE_VERIFY_FAILED" in text:
+            return SinkMisconfigured("Redis's certificate is not trusted", hint="Set `ca_certs`.")
+        return SinkUnavailable(f"Redis does not answer: {type(exc).__name__}")
+    return SinkMisconfigured(f"Redis refuses: {text}")
+
+
+def command(*parts: str | bytes) -> bytes:
+    """The start of a prepared command, or all of a short one; `$` lengths are bytes."""
+    return b"".join(_word(part.encode() if isinstance(part, str) else part) for part in parts)
+
+
+def _word(word: bytes) -> bytes:
+    return b"$%d\r\n%b\r\n" % (len(word), word)
+
+
+def words(texts: Any) -> Any:
+    """A column of texts, each as a word of a prepared command."""
+    return join("$", text(length(texts)), "\r\n", texts, "\r\n")

@@ -1,0 +1,341 @@
+"""OpenSearch: a follower is an alias that readers use, and one index behind it for each generation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, JsonValue, field_validator
+
+from driftless.errors import SinkMisconfigured, SinkUnavailable
+from driftless.sink import Applied, SinkContext
+from sinks import HORIZON_SECONDS, SinkConfig
+from sinks._arrow import length, slices
+from sinks._opensearch_bulk import ANSWER, MAX_ID_BYTES, Verdict, bulk_body, judge, reject
+from sinks._opensearch_checkpoint import Checkpoints
+from sinks._opensearch_read import read, scan
+from sinks._opensearch_server import Server, error_type
+from sinks._retry import attempts
+
+# Settings that would break a guarantee, with what they would break.
+_REFUSED_SETTINGS = {
+    "gc_deletes": "it must outlast the slowest late writer, so it is set for you",
+    "translog.durability": "an acknowledged write must survive a crash",
+    "default_pipeline": "the document must be stored as it is",
+    "final_pipeline": "the document must be stored as it is",
+}
+
+
+class Config(SinkConfig):
+    """An OpenSearch index, 2.x or newer."""
+
+    url: str = Field(repr=False, description="Base URL of the server; a user and password may stand in it.")
+    index: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9._-]*$",
+        max_length=200,
+        description="Name readers use: an alias. Generations are the indices `<index>-<n>` behind it.",
+    )
+    settings: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description="Index settings, over these defaults: a replica as soon as there is a second node, and, without a "
+        "`mapping`, a value that does not fit the type guessed for its field is kept but not searchable.",
+    )
+    mapping: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description="Index mapping. With one, a document that does not fit it is quarantined. Without one, the server "
+        "guesses each field's type from the first value it sees, except dates, which stay text.",
+    )
+    ca_certs: str | None = Field(default=None, description="File of certificates to trust for `https`.")
+    request_bytes: int = Field(default=5_000_000, ge=1_000, description="About how large one bulk request may be.")
+    request_documents: int = Field(default=2_500, ge=1, description="How many writes one bulk request may hold.")
+    connections: int = Field(default=2, ge=1, le=16, description="Bulk requests in flight at once for a large batch.")
+
+    @field_validator("url")
+    @classmethod
+    def _is_url(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("must look like `https://user:password@host:9200`")
+        return url.rstrip("/")
+
+    @field_validator("settings")
+    @classmethod
+    def _keeps_guarantees(cls, settings: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        settings = _flatten(settings)
+        for name, why in _REFUSED_SETTINGS.items():
+            if name in settings:
+                raise ValueError(f"`{name}` cannot be set: {why}")
+        return settings
+
+    @field_validator("mapping")
+    @classmethod
+    def _keeps_source(cls, mapping: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        for name in ("_source", "_routing", "_meta"):
+            if name in mapping:
+                raise ValueError(f"`{name}` cannot be set: documents are found by key and read back whole")
+        return mapping
+
+    def open(self, context: SinkContext) -> OpenSearchSink:
+        return OpenSearchSink(self, context)
+
+    def validate_for(self, context: SinkContext) -> None:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", context.pipeline):
+            raise ValueError("the pipeline's name becomes part of an index name: use a-z, 0-9, `_`, `.` and `-`")
+
+
+class OpenSearchSink:
+    """Documents in OpenSearch: `_id` is the key's text, `_source` the document and nothing else.
+
+    Every write carries its version (`version_type=external`), so the server keeps the newest whatever the order and
+    however often it is delivered. A delete leaves its version behind for the horizon (`index.gc_deletes`) - in memory:
+    a restart of the server forgets those already flushed, so that in the hour before it only leases hold off a writer
+    that was fenced. A replay is right in any case, since the delete comes again after the upsert.
+
+    Writes go through an alias `<index>-<n>-WRITES` of the generation. No index can have a name with capitals, so a
+    write to a generation that was deleted fails. Written to `<index>-<n>` it would make the server create an empty one:
+    deletes with a version do so even when told `require_alias`.
+
+    The checkpoint is in the hidden index `.driftless-<pipeline>` and names the index it speaks of by its UUID and the
+    history of its shards: an index made anew, or restored from a snapshot, has no checkpoint.
+    """
+
+    def __init__(self, config: Config, context: SinkContext) -> None:
+        self._config = config
+        self._context = context
+        self._server = Server(
+            config.url,
+            ca_certs=config.ca_certs,
+            connections=config.connections,
+            request_seconds=config.request_seconds,
+            retry_seconds=config.retry_seconds,
+        )
+        self._checkpoints = Checkpoints(self._server, context)
+
+    # -- the place ----------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Also refuses a server that is not OpenSearch, and a reader's name that something else holds."""
+        _, answer = self._server.call("GET", "/")
+        version = orjson.loads(answer)["version"]
+        if version.get("distribution") != "opensearch":
+            raise SinkMisconfigured("The server is not OpenSearch", hint="Give the `url` of an OpenSearch server.")
+        if int(version["number"].split(".")[0]) < 2:
+            raise SinkMisconfigured(f"OpenSearch {version['number']} is too old", hint="Use 2.x or newer.")
+        self._holders()
+
+    def create(self, generation: int) -> None:
+        self._holders()
+        mapping = dict(self._config.mapping)
+        settings: dict[str, JsonValue] = {}
+        if not mapping:
+            mapping["date_detection"] = False
+            settings["mapping.ignore_malformed"] = True
+        if "number_of_replicas" not in self._config.settings:
+            settings["auto_expand_replicas"] = "0-1"
+        settings |= self._config.settings
+        body = {
+            "settings": settings | {"gc_deletes": f"{HORIZON_SECONDS}s"},
+            "mappings": mapping | {"_meta": {"driftless": self._mark(generation)}},
+            "aliases": {self._writes(generation): {"is_hidden": True}},
+        }
+        self._create_index(self._name(generation), body)
+        if self._mark_of(self._name(generation)) != self._mark(generation):
+            raise SinkMisconfigured(
+                f"There is an index `{self._name(generation)}` that is not ours",
+                hint="Choose another `index` for this follower, or delete that one.",
+            )
+        hidden = {"index.hidden": True, "number_of_shards": 1, "auto_expand_replicas": "0-1"}
+        self._create_index(self._checkpoints.index, {"settings": hidden, "mappings": {"enabled": False}})
+
+    def promote(self, generation: int) -> None:
+        """One call that changes all aliases or none."""
+        name, alias = self._name(generation), self._config.index
+        others = [holder for holder in self._holders() if holder != name]
+        actions = [{"remove": {"index": other, "alias": alias}} for other in others]
+        actions.append({"add": {"index": name, "alias": alias}})
+        self._server.call("POST", "/_aliases", {"actions": actions})
+        self.promoted()
+
+    def promoted(self) -> int | None:
+        holders = self._holders()
+        if len(holders) > 1:
+            raise SinkMisconfigured(f"Readers of `{self._config.index}` see several generations: {', '.join(holders)}")
+        return int(holders[0].rpartition("-")[2]) if holders else None
+
+    def drop(self, generation: int) -> None:
+        mark = self._mark_of(self._name(generation))
+        if mark not in (None, self._mark(generation)):
+            raise SinkMisconfigured(f"The index `{self._name(generation)}` is not ours to drop")
+        self._server.call("DELETE", f"/{self._name(generation)}", ok={404})
+        self._checkpoints.remove(generation)
+
+    def close(self) -> None:
+        self._pool.shutdown()
+        del self._pool
+        self._server.close()
+
+    # -- writes -------------------------------------------------------------------------------------------------
+
+    def apply(self, generation: int, writes: pa.RecordBatch) -> Applied:
+        too_long = pc.greater(length(writes.column("key")), pa.scalar(MAX_ID_BYTES))
+        refused = [
+            reject(writes, place, f"the key's text is longer than the {MAX_ID_BYTES} bytes an `_id` may have")
+            for place in pc.indices_nonzero(too_long).to_pylist()
+        ]
+        if refused:  # one of these would fail its whole request
+            writes = writes.filter(pc.invert(too_long))
+        pieces = list(slices(writes, rows=self._config.request_documents, size=self._config.request_bytes))
+        if len(pieces) < 2:
+            return sum((self._send(generation, piece) for piece in pieces), Applied(rejected=tuple(refused)))
+        sent = [self._pool.submit(self._send, generation, piece) for piece in pieces]
+        # Nothing may still be on its way when this returns, whether well or by an error.
+        wait(sent)
+        return sum((piece.result() for piece in sent), Applied(rejected=tuple(refused)))
+
+    def _send(self, generation: int, writes: pa.RecordBatch) -> Applied:
+        done, why = Applied(), ""
+        for _ in attempts(self._config.retry_seconds):
+            try:
+                verdict = self._bulk(generation, writes)
+            except SinkUnavailable as busy:
+                why = str(busy)
+                continue
+            done += Applied(verdict.written, verdict.stale, tuple(verdict.rejected))
+            if not verdict.again:
+                return done
+            why = f"{len(verdict.again)} writes were refused for now: {', '.join(sorted(verdict.why))}"
+            writes = writes.take(pa.array(verdict.again))
+        raise SinkUnavailable(f"{why}; gave up after {self._config.retry_seconds:g} s")
+
+    def _bulk(self, generation: int, writes: pa.RecordBatch) -> Verdict:
+        path = f"/{self._writes(generation)}/_bulk?require_alias=true&timeout=30s&filter_path={ANSWER}"
+        status, answer = self._server.once("POST", path, bulk_body(writes), ok={400, 404, 413})
+        if status == 200:
+            verdict = judge(orjson.loads(answer), writes)
+            if verdict.gone:
+                raise self._gone(generation, verdict.gone)
+            if verdict.forbidden:
+                raise SinkMisconfigured(
+                    f"OpenSearch forbids writing to `{self._name(generation)}`: {verdict.forbidden}",
+                    hint="Look for a block on the index, or for permissions that the user lacks.",
+                )
+            return verdict
+        if status == 404:
+            raise self._gone(generation, error_type(answer))
+        if writes.num_rows == 1:
+            why = "the document is larger than the server takes" if status == 413 else error_type(answer)
+            return Verdict(rejected=[reject(writes, 0, why)])
+        # The request was refused as a whole, so nothing of it was written: find which part is to blame.
+        half = writes.num_rows // 2
+        first, second = self._bulk(generation, writes[:half]), self._bulk(generation, writes[half:])
+        second.again = [half + place for place in second.again]
+        return Verdict(
+            first.written + second.written,
+            first.stale + second.stale,
+            first.rejected + second.rejected,
+            first.again + second.again,
+            first.why | second.why,
+        )
+
+    # -- reads --------------------------------------------------------------------------------------------------
+
+    def read(self, generation: int, keys: Sequence[str]) -> pa.RecordBatch:
+        return read(self._server, self._writes(generation), keys)
+
+    def scan(self, generation: int) -> Iterator[pa.RecordBatch]:
+        """As of one moment, after a refresh."""
+        alias = self._writes(generation)
+        index = self._server.index(alias)
+        if index is None:
+            raise self._gone(generation, "")
+        return scan(self._server, alias, index.shards)
+
+    def count(self, generation: int) -> int:
+        """Costs a refresh, which makes a segment of what was written since the last: fit for a poll, not for a loop."""
+        self._server.call("POST", f"/{self._writes(generation)}/_refresh")
+        _, answer = self._server.call("GET", f"/{self._writes(generation)}/_count")
+        return int(orjson.loads(answer)["count"])
+
+    # -- the checkpoint -----------------------------------------------------------------------------------------
+
+    def load(self, generation: int) -> str | None:
+        return self._checkpoints.load(generation, self._writes(generation))
+
+    def save(self, generation: int, checkpoint: str, *, expected: str | None) -> bool:
+        return self._checkpoints.save(generation, self._writes(generation), checkpoint, expected=expected)
+
+    # -- names --------------------------------------------------------------------------------------------------
+
+    def _name(self, generation: int) -> str:
+        return f"{self._config.index}-{generation}"
+
+    def _writes(self, generation: int) -> str:
+        return f"{self._config.index}-{generation}-WRITES"
+
+    def _mark(self, generation: int) -> dict[str, JsonValue]:
+        return {"pipeline": self._context.pipeline, "follower": self._context.follower, "generation": generation}
+
+    def _mark_of(self, name: str) -> object:
+        status, answer = self._server.call("GET", f"/{name}/_mapping", ok={404})
+        if status == 404:
+            return None
+        (index,) = orjson.loads(answer).values()
+        return index["mappings"].get("_meta", {}).get("driftless", "")
+
+    def _holders(self) -> list[str]:
+        """The indices behind the readers' name. Raises where it is, or leads to, something that is not ours."""
+        alias = self._config.index
+        status, answer = self._server.call("GET", f"/{alias}/_alias", ok={404})
+        if status == 404:
+            return []
+        holders: dict[str, dict[str, Any]] = orjson.loads(answer)
+        if alias in holders:
+            raise SinkMisconfigured(
+                f"`{alias}` is an index; readers need it to be an alias",
+                hint="Choose another `index` for this follower, or rename that one with _reindex and delete it.",
+            )
+        for name, found in holders.items():
+            if f"{name}-WRITES" not in found["aliases"]:
+                raise SinkMisconfigured(
+                    f"The alias `{alias}` leads to `{name}`, which is not ours",
+                    hint="Choose another `index` for this follower, or remove that alias.",
+                )
+        return list(holders)
+
+    def _create_index(self, name: str, body: Mapping[str, object]) -> None:
+        status, answer = self._server.call("PUT", f"/{name}", body, ok={400})
+        if status == 400 and (error := orjson.loads(answer)["error"])["type"] != "resource_already_exists_exception":
+            # The operator's own settings and mapping are at fault, no row is: the server may be quoted.
+            raise SinkMisconfigured(f"OpenSearch does not make the index `{name}`: {error['reason']}")
+
+    def _gone(self, generation: int, why: str) -> SinkMisconfigured:
+        return SinkMisconfigured(
+            f"The index `{self._name(generation)}` is gone or closed ({why})",
+            hint=f"Someone removed it under a running follower. Rebuild: driftless rebuild {self._context.follower}",
+        )
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._config.connections, thread_name_prefix="bulk")
+
+
+def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`{"index": {"refresh_interval": "5s"}}` and `{"index.refresh_interval": "5s"}` as `{"refresh_interval": "5s"}`.
+
+    `analysis` stays as it is given: its own keys are names that may have dots.
+    """
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        full = f"{prefix}{name}".removeprefix("index.")
+        if isinstance(value, Mapping) and full.partition(".")[0] != "analysis":
+            flat |= _flatten(value, "" if full == "index" else f"{full}.")
+        else:
+            flat[full] = value
+    return flat

@@ -38,18 +38,23 @@ def fetch(confs: Sequence[str], report: Report) -> dict[str, list[Path]]:
     Safe against a second process (it waits and finds the work done) and against an interruption (the next call goes on
     from the files that arrived). `postgres` means the server for this machine's platform.
     """
-    folders = {conf: conf_folder(conf) for conf in confs}
-    missing = [conf for conf, folder in folders.items() if not folder.is_dir()]
+    folders = {conf: conf_folder(full_name(conf)) for conf in confs}
+    missing = [full_name(conf) for conf, folder in folders.items() if not folder.is_dir()]
     if missing:
         root = artifacts_home()
         with disk_errors(root):
             make_folder(root)
             with file_lock(root / ".lock", lambda: report("waiting for another driftless that is fetching")):
-                missing = [conf for conf in missing if not folders[conf].is_dir()]
+                missing = [conf for conf in missing if not conf_folder(conf).is_dir()]
                 if missing:
                     require_space(root)
                     _fetch_missing(missing, report)
-    return {conf: sorted((folder / conf).iterdir()) for conf, folder in folders.items()}
+    return {conf: sorted((folder / full_name(conf)).iterdir()) for conf, folder in folders.items()}
+
+
+def full_name(conf: str) -> str:
+    """The conf as artifacts.xml names it: `postgres` is one of several, by platform."""
+    return f"postgres-{platform_name()}" if conf == "postgres" else conf
 
 
 def artifacts_home() -> Path:
@@ -187,6 +192,7 @@ class _Ivy:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            umask=0o022,  # the servers' user reads the files
         )
         with self._process as process:
             for line in process.stdout or ():
@@ -204,7 +210,7 @@ class _Ivy:
 
 
 def _raise_ivy(lines: list[str]) -> None:
-    problems = [line.strip() for line in lines if "::" not in line and line.strip()] or lines
+    problems = [line.strip() for line in lines if not line.strip().startswith(("|", "-", ":", "confs"))] or lines
     tail = "\n".join(f"  {line}" for line in problems[-_LAST_LINES:])
     if any("No space left on device" in line for line in lines):
         raise StackError(f"the disk is full; Ivy's last lines:\n{tail}", hint="free some space")

@@ -87,4 +87,4 @@ class Connect(JavaServer):
         return [*main, folder / "worker.properties"]
 
     def ready(self) -> bool:
-        return http_answers(f"{self.url()}/connectors")
+        return http_answers(f"{self.url()}/health") and http_answers(f"{self.url()}/connectors")

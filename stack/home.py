@@ -54,8 +54,13 @@ def server_user() -> User | None:
 
 
 def make_folder(path: Path, *, owner: User | None = None, mode: int = 0o755) -> Path:
-    """Make the folder and give it to the owner; one that exists keeps its content."""
-    path.mkdir(parents=True, exist_ok=True)
+    """Make the folder and give it to the owner; one that exists keeps its content.
+
+    Folders above it that are missing are made open to every user, whatever the umask: the servers must get through.
+    """
+    if not path.parent.exists():
+        make_folder(path.parent)
+    path.mkdir(exist_ok=True)
     if owner is not None and path.stat().st_uid != owner.uid:
         os.chown(path, owner.uid, owner.gid)
     if stat.S_IMODE(path.stat().st_mode) != mode:
@@ -128,7 +133,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 @contextmanager
 def file_lock(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold the file's lock; the system drops it when the process ends, however it ends. `waiting` is told of a wait."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

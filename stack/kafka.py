@@ -66,6 +66,10 @@ class Kafka(JavaServer):
             "share.coordinator.state.topic.min.isr": 1,
             "share.coordinator.state.topic.num.partitions": 1,
             "group.initial.rebalance.delay.ms": 0,
+            # A killed broker may register again only when its old session has ended: 12 s to return with the default of
+            # 9 s, 8 s with this.
+            "broker.session.timeout.ms": 6000,
+            "broker.heartbeat.interval.ms": 1500,
             "message.max.bytes": _MESSAGE_BYTES,
             "replica.fetch.max.bytes": _MESSAGE_BYTES,
             "log.cleaner.enable": "true",

@@ -11,7 +11,7 @@ from driftless.errors import StackError
 from stack.home import Report
 from stack.process import Pid, exit_text, last_lines, roll, spawn
 from stack.record import Record
-from stack.server import Server
+from stack.server import Server, failure
 
 # OpenSearch took 39 s on a loaded machine of 2 cores; a stuck server is told by its log, not by a short patience.
 _START_SECONDS = 180
@@ -25,6 +25,7 @@ def launch(servers: Sequence[Server], record: Record, report: Report) -> None:
 
     All or nothing: when one fails, or at Ctrl-C, those that this call started are stopped before the error goes on.
     """
+    report = one_at_a_time(report)
     attempt = _Attempt(servers, record, report)
     pool = ThreadPoolExecutor(max(1, len(servers)))
     try:
@@ -50,7 +51,18 @@ def stop(server: Server, record: Record, report: Report) -> None:
     record.forget(server.name)
 
 
-class _Cancelled(Exception):  # noqa: N818 - not an error: another server's failure is the one to report
+def one_at_a_time(report: Report) -> Report:
+    """Let servers that start side by side report without mixing their lines."""
+    lock = threading.Lock()
+
+    def say(line: str) -> None:
+        with lock:
+            report(line)
+
+    return say
+
+
+class _Cancelled(Exception):
     """Another server failed, so there is no use in going on."""
 
 
@@ -120,9 +132,4 @@ class _Attempt:
 
 def _failure(server: Server, what: str, since: int) -> StackError:
     lines = last_lines(server.log, since)
-    message = f"{server.name} {what}; the last lines of {server.log}:\n{lines}"
-    if "No space left on device" in lines:
-        return StackError(message, hint="the disk is full: free some space")
-    if "Address already in use" in lines:
-        return StackError(message, hint="another program took its port; stop that one and try again")
-    return StackError(message, hint="the log tells more", unreachable=True)
+    return failure(f"{server.name} {what}; the last lines of {server.log}", lines)

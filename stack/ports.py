@@ -29,6 +29,9 @@ _FIRST_BLOCK = 21000
 _BLOCK = 10
 _BLOCKS = 1000
 
+# An outgoing connection may hold a port for a moment, as may a server that has just been stopped.
+PATIENCE_SECONDS = 3.0
+
 
 def choose_ports(seed: str, taken: Collection[int]) -> dict[str, int]:
     """Find a block of ports that is free now and that no other stack of this home has been given.
@@ -47,8 +50,7 @@ def choose_ports(seed: str, taken: Collection[int]) -> dict[str, int]:
 
 def require_free(server: str, port: int) -> None:
     """Refuse a port that something else holds, and name the holder where the system tells."""
-    # An outgoing connection may hold a port for a moment, as may a server that has just been stopped.
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_free(port):
         if time.monotonic() > deadline:
             raise StackError(

@@ -36,7 +36,7 @@ class Postgres(Server):
         return self.site.folder / "data" / "postgres"
 
     def confs(self) -> list[str]:
-        return [f"postgres-{artifacts.platform_name()}"]
+        return [artifacts.full_name("postgres")]
 
     def check(self, written_by: str | None) -> None:
         if written_by is not None and written_by.split(".")[0] != self.version().split(".")[0]:
@@ -122,14 +122,14 @@ class Postgres(Server):
         partial.rename(self._data)
 
     def _drop_stale_lock(self) -> None:
-        """Remove the lock of a killed postmaster whose pid some other program has now.
+        """Remove the lock of a killed postmaster whose pid another program has now, or that nobody has reaped yet.
 
         PostgreSQL settles every other case itself, and its own check also finds backends that outlived the postmaster.
         """
         lock = self._data / "postmaster.pid"
         try:
             holder = psutil.Process(int(lock.read_text().split()[0]))
-            if holder.name() != "postgres":
+            if holder.name() != "postgres" or holder.status() == psutil.STATUS_ZOMBIE:
                 lock.unlink()
         except (OSError, ValueError, IndexError, psutil.Error):
             return

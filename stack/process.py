@@ -16,6 +16,7 @@ from stack.home import User
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _LOG_KEPT = 16 << 20
+_LAST_LINES = 15
 
 # Children of this process, kept so that one that ended is reaped and never looks alive as a zombie.
 _children: dict[int, subprocess.Popen[bytes]] = {}
@@ -34,7 +35,7 @@ class Pid:
             _children[self.number].poll()
         try:
             process = psutil.Process(self.number)
-            return process.status() != psutil.STATUS_ZOMBIE and _born(process) == self.born
+            return not _ended(process) and _born(process) == self.born
         except (psutil.NoSuchProcess, ProcessLookupError):
             return False
 
@@ -70,7 +71,17 @@ class Pid:
             except psutil.NoSuchProcess:
                 continue
         self.wait(10)
-        psutil.wait_procs(family, timeout=10)
+        deadline = time.monotonic() + 10
+        while not all(map(_ended, family)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+def _ended(process: psutil.Process) -> bool:
+    """Whether it does nothing any more; a zombie may stay as long as whoever adopted it likes."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _born(process: psutil.Process) -> str:
@@ -133,13 +144,18 @@ def exit_text(pid: Pid) -> str:
     return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
-def last_lines(log: Path, since: int = 0, count: int = 15) -> str:
+def last_lines(log: Path, since: int = 0) -> str:
     """The end of a log, indented, for a message; nothing from before `since`."""
     try:
         with log.open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(since, file.tell() - 65536))
-            lines = file.read().decode(errors="replace").splitlines()
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(since, size - 65536))
+            return last_lines_of(file.read())
     except FileNotFoundError:
         return "  (no log was written)"
-    return "\n".join(f"  {line[:300]}" for line in lines[-count:] if line.strip()) or "  (nothing was logged)"
+
+
+def last_lines_of(output: bytes) -> str:
+    """The end of a program's output, indented, for a message."""
+    lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
+    return "\n".join(f"  {line[:300]}" for line in lines[-_LAST_LINES:]) or "  (it said nothing)"

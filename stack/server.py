@@ -19,6 +19,7 @@ from stack import artifacts
 from stack.home import Report, User, make_folder, require_entry, write_private
 from stack.java import Java, find_java
 from stack.ports import LOOPBACK
+from stack.process import last_lines_of
 
 
 @dataclass(frozen=True)
@@ -101,13 +102,10 @@ class Server:
                 extra_groups=None if user is None else [],
             )
         except subprocess.TimeoutExpired as exc:
-            raise StackError(
-                f"{self.name}: {Path(command[0]).name} did not end within 180 s", unreachable=True
-            ) from exc
+            raise StackError(f"{self.name}: {command[0]} did not end within 180 s", unreachable=True) from exc
         if answer.returncode != 0:
-            lines = answer.stdout.decode(errors="replace").splitlines()[-15:]
-            text = "\n".join(f"  {line[:300]}" for line in lines)
-            raise StackError(f"{self.name}: {Path(command[0]).name} failed; its last lines:\n{text}", unreachable=True)
+            lines = last_lines_of(answer.stdout)
+            raise failure(f"{self.name}: {Path(command[0]).name} failed; its last lines", lines)
 
     @property
     def log(self) -> Path:
@@ -151,6 +149,16 @@ class JavaServer(Server):
             f"{artifacts.conf_folder('kafka') / 'kafka'}/*",
             main,
         ]
+
+
+def failure(what: str, lines: str) -> StackError:
+    """Say what a server did with its own last words, and what those mean for the operator."""
+    message = f"{what}:\n{lines}"
+    if "No space left on device" in lines:
+        return StackError(message, hint="the disk is full: free some space, and try again")
+    if "Address already in use" in lines:
+        return StackError(message, hint="another program took its port: stop that one, and try again")
+    return StackError(message, hint="the log tells more", unreachable=True)
 
 
 def http_answers(url: str, seconds: float = 3) -> bool:

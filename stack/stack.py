@@ -26,7 +26,7 @@ from stack.home import (
     write_private,
 )
 from stack.kafka import Kafka
-from stack.launch import launch, stop
+from stack.launch import launch, one_at_a_time, stop
 from stack.opensearch import OpenSearch
 from stack.ports import DEFAULT_PORTS, choose_ports, require_free
 from stack.postgres import Postgres
@@ -84,10 +84,14 @@ class Stack:
         """
         with self._locked(report):
             record = self._record(self._chosen)
-            servers = self._build(record, record.servers)
-            missing = [server for server in servers if record.alive(server.name) is None]
-            self._make_ready_to_start(record, missing, report)
-            launch(servers, record, report)
+            try:
+                servers = self._build(record, record.servers)
+                missing = [server for server in servers if record.alive(server.name) is None]
+                self._make_ready_to_start(record, missing, report)
+                launch(servers, record, report)
+            finally:
+                if not record.versions:  # nothing was ever started, so there is no stack
+                    self._state.unlink()
             return self._endpoints(record)
 
     def down(self, report: Report = _silent) -> list[str]:
@@ -216,6 +220,7 @@ class Stack:
         record = Record.load(self._state)
         if record is None:
             return []
+        report = one_at_a_time(report)
         alive = [server for server in self._build(record, list(record.pids)) if record.alive(server.name)]
         needed = {need for server in alive for need in server.needs}
         for group in (

@@ -6,6 +6,7 @@ A tree is filled beside its place and renamed, so a tree that exists is whole.
 from __future__ import annotations
 
 import io
+import lzma
 import shutil
 import stat
 import tarfile
@@ -37,8 +38,7 @@ Files = Mapping[str, list[Path]]
 
 def postgres_tree(report: Report) -> Path:
     """A folder with bin, lib and share."""
-    conf = f"postgres-{artifacts.platform_name()}"
-    return _tree("postgres", [conf], _unpack_postgres, report)
+    return _tree("postgres", [artifacts.full_name("postgres")], _unpack_postgres, report)
 
 
 def redis_tree(report: Report) -> Path:
@@ -50,8 +50,7 @@ def opensearch_tree(java_version: int, report: Report) -> Path:
     """OpenSearch 3 where Java is new enough, else 2 with its modules put together."""
     if java_version >= 21:
         return _tree("opensearch", ["opensearch3"], _unpack_opensearch3, report)
-    confs = ["opensearch2", *(f"opensearch2-{module}" for module in OPENSEARCH2_MODULES)]
-    return _tree("opensearch", confs, _unpack_opensearch2, report)
+    return _tree("opensearch", opensearch_confs(java_version), _unpack_opensearch2, report)
 
 
 def opensearch_confs(java_version: int) -> list[str]:
@@ -76,7 +75,7 @@ def _tree(name: str, confs: list[str], unpack: Callable[[Files, Path], None], re
                 make_folder(partial)
                 try:
                     unpack(files, partial)
-                except (zipfile.BadZipFile, tarfile.TarError, EOFError, KeyError, StopIteration) as exc:
+                except (zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, EOFError, StopIteration) as exc:
                     raise StackError(
                         f"{name}: the fetched file cannot be unpacked: {exc}",
                         hint=f"remove {artifacts.conf_folder(confs[0])} and try again",

@@ -34,7 +34,7 @@ def launch(servers: Sequence[Server], record: Record, report: Report) -> None:
     except BaseException:
         attempt.give_up.set()
         pool.shutdown()
-        for server in attempt.started:
+        for server in reversed(attempt.started):
             stop(server, record, report)
         raise
     pool.shutdown()

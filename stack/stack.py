@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ from stack.record import Record
 from stack.redis import Redis
 from stack.server import Server, Site
 
-KINDS: dict[str, Callable[[Site], Server]] = {kind.name: kind for kind in (Postgres, Redis, Kafka, Connect, OpenSearch)}
+KINDS: dict[str, type[Server]] = {kind.name: kind for kind in (Postgres, Redis, Kafka, Connect, OpenSearch)}
 SERVERS = tuple(KINDS)
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
@@ -72,6 +72,8 @@ class Stack:
             )
         for server in servers or ():
             _require_kind(server)
+            for need in set(KINDS[server].needs) - set(servers or ()):
+                raise StackError(f"{server} needs {need}", hint=f"add {need} to the servers of the stack")
         self.name = name
         self.home = (home or stack_home()).absolute()
         self.folder = self.home / "stacks" / name

@@ -294,6 +294,10 @@ class TestStack:
         with pytest.raises(StackError, match="'mysql': not a server of the stack; it has postgres, redis"):
             Stack(servers=("mysql",))
 
+    def test_a_server_without_what_it_needs_is_refused(self) -> None:
+        with pytest.raises(StackError, match="connect needs kafka"):
+            Stack(servers=("connect",))
+
     def test_a_stack_is_found_by_the_url_of_its_connect(self, home: Path) -> None:
         self.remember(Stack("s"))
         port = DEFAULT_PORTS["connect"]

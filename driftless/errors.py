@@ -1,4 +1,7 @@
-"""Errors by what the program does next. Messages name tables, keys' column names, positions and counts, never row values."""
+"""Errors by what the program does next.
+
+Messages name tables, keys' column names, positions and counts, never row values.
+"""
 
 from __future__ import annotations
 

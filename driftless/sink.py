@@ -9,11 +9,11 @@ from typing import Protocol
 import pyarrow as pa
 
 WRITES = pa.schema(
-    [
+    (
         pa.field("key", pa.string(), nullable=False),
         pa.field("version", pa.int64(), nullable=False),
         pa.field("document", pa.string()),
-    ]
+    )
 )
 """Writes cross in Arrow batches: the key's text, the version, and the document as JSON text (null: delete)."""
 

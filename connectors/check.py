@@ -1,0 +1,132 @@
+"""The preflight: everything that must be true of the source, Kafka and Connect, all of it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from connectors.plan import Places, same_topic
+from connectors.postgres import Postgres, captured_tables
+from driftless import names
+from driftless.config import Config, ViewConfig
+from driftless.control import State
+from driftless.errors import SourceError
+from driftless.registry import TopicLog
+from driftless.table import Table
+from driftless.types import refusal
+from driftless.yamlfile import did_you_mean
+
+OLDEST = 140000
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`fatal`: nothing may start before it is mended; otherwise something to know."""
+
+    what: str
+    fatal: bool = True
+
+    def __str__(self) -> str:
+        return f"{'error' if self.fatal else 'note'}: {self.what}"
+
+
+def check(config: Config, places: Places) -> list[Finding]:
+    """What stands in the way, and what an operator should know. Changes nothing."""
+    tables = captured_tables(places.source, config)
+    return [
+        *_server(config, places.source),
+        *_tables(config, places.source, tables),
+        *_views(config, tables),
+        *_log(config, places),
+    ]
+
+
+def _server(config: Config, source: Postgres) -> Iterator[Finding]:
+    server = source.server()
+    if server.version < OLDEST:
+        yield Finding(f"Postgres {server.version // 10000} is too old: {OLDEST // 10000} or newer is needed")
+    if server.wal_level != "logical":
+        yield Finding(
+            f"wal_level is {server.wal_level}: run `alter system set wal_level = logical` and restart Postgres"
+        )
+    if not server.can_replicate:
+        yield Finding("the role of source.dsn lacks REPLICATION: run `alter role ... replication`")
+    slot = source.slot(names.slot(config.name))
+    if slot is not None and slot.wal_status == "lost":
+        yield Finding(f"the slot {slot.name} is lost: the log that it needs has been removed")
+
+
+def _tables(config: Config, source: Postgres, tables: dict[str, Table | None]) -> Iterator[Finding]:
+    for name, table in tables.items():
+        if table is None:
+            yield Finding(f"source.tables: there is no table {name}{did_you_mean(name, source.table_names())}")
+            continue
+        if not table.key:
+            yield Finding(f"{name} has no primary key: its updates and deletes cannot be told apart")
+        whole = source.table(name)
+        assert whole is not None
+        for column in config.source.tables[name].exclude:
+            if whole.column(column) is None:
+                known = did_you_mean(column, [c.name for c in whole.columns])
+                yield Finding(f"source.tables.{name}.exclude: there is no column {column}{known}")
+            elif column in table.key:
+                yield Finding(f"source.tables.{name}.exclude: {column} belongs to the key and cannot be left out")
+        for column_ in table.columns:
+            reason = refusal(column_)
+            if reason is not None and column_.name in table.key:
+                yield Finding(f"{name}: the key column {column_.name} {reason}")
+            elif reason is not None:
+                yield Finding(f"{name}: the column {column_.name} {reason}; documents leave it out", fatal=False)
+
+
+def _views(config: Config, tables: dict[str, Table | None]) -> Iterator[Finding]:
+    for name, view in config.views.items():
+        table = tables.get(view.root)
+        if table is not None:
+            yield from _view(name, view, table)
+
+
+def _view(name: str, view: ViewConfig, table: Table) -> Iterator[Finding]:
+    fields = view.fields(tuple(column.name for column in table.columns if refusal(column) is None))
+    if not fields:
+        yield Finding(f"views.{name}: no column is left to show")
+    for column_name in fields.values():
+        column = table.column(column_name)
+        if column is None:
+            known = did_you_mean(column_name, [c.name for c in table.columns])
+            yield Finding(f"views.{name}.columns: {table.full_name} has no column {column_name}{known}")
+        elif (reason := refusal(column)) is not None:
+            yield Finding(f"views.{name}.columns: {column_name} {reason}")
+
+
+def _log(config: Config, places: Places) -> Iterator[Finding]:
+    existing = places.kafka.topics()
+    places.connect.state(names.connector(config.name))
+    if places.control.topic not in existing:
+        return
+    state = places.control.read()
+    yield from _identity(places, state)
+    for name in config.source.tables:
+        registered = state.get(f"epochs/{name}")
+        if registered is None:
+            continue
+        log = TopicLog.from_json(registered)
+        try:
+            same_topic(places.kafka, log)
+        except SourceError as exc:
+            yield Finding(f"{exc}; {exc.hint}")
+            continue
+        policy = places.kafka.topic_settings(log.topic).get("cleanup.policy")
+        if policy != "compact":
+            yield Finding(
+                f"the topic {log.topic} has cleanup.policy={policy}: it forgets rows; `driftless apply` mends it"
+            )
+
+
+def _identity(places: Places, state: State) -> Iterator[Finding]:
+    known, found = state.get("pipeline/identity"), places.source.identity()
+    if known is not None and known != found:
+        changed = ", ".join(
+            f"{key} was {known.get(key)}, is {value}" for key, value in found.items() if known.get(key) != value
+        )
+        yield Finding(f"this is not the database that the pipeline was made for: {changed}")

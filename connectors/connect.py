@@ -1,0 +1,106 @@
+"""The one door to Kafka Connect's REST interface."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import urllib3
+
+from driftless.errors import SourceError, SourceUnavailable
+
+
+class Connect:
+    """A Connect cluster. Its answers name settings, never their secrets: those are references."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self._http = urllib3.PoolManager(timeout=urllib3.Timeout(connect=5, read=60), retries=False)
+
+    def config(self, name: str) -> dict[str, str] | None:
+        """A connector's settings, or None where there is no such connector."""
+        found: dict[str, str] | None = self._call("GET", f"/connectors/{name}/config", missing=True)
+        return found
+
+    def put(self, name: str, config: dict[str, str]) -> None:
+        """Create the connector or change its settings."""
+        self._call("PUT", f"/connectors/{name}/config", config)
+
+    def delete(self, name: str) -> None:
+        """Delete the connector; one that does not exist is no error."""
+        self._call("DELETE", f"/connectors/{name}", missing=True)
+
+    def restart(self, name: str) -> None:
+        """Start the connector and what failed of its tasks again."""
+        self._call("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true", missing=True)
+
+    def state(self, name: str) -> tuple[str, str]:
+        """(`RUNNING`, `FAILED`, `UNASSIGNED`, `MISSING`..., first line of the trace). RUNNING: connector and task."""
+        status = self._call("GET", f"/connectors/{name}/status", missing=True)
+        if status is None:
+            return "MISSING", ""
+        parts = [status["connector"], *status["tasks"]]
+        for part in parts:
+            if part["state"] == "FAILED":
+                return "FAILED", _cause(part.get("trace", ""))
+        if not status["tasks"]:
+            return "UNASSIGNED", ""
+        worst = next((part["state"] for part in parts if part["state"] != "RUNNING"), "RUNNING")
+        return worst, ""
+
+    def wait_running(self, name: str, seconds: float) -> None:
+        """Return when connector and task run; raises SourceError when they fail or the time is up."""
+        deadline = time.monotonic() + seconds
+        while True:
+            state, cause = self.state(name)
+            if state == "RUNNING":
+                return
+            if state == "FAILED":
+                raise SourceError(f"the connector {name} failed: {cause}", hint="see the Connect worker's log")
+            if time.monotonic() > deadline:
+                raise SourceError(f"the connector {name} is still {state} after {seconds:.0f} s")
+            time.sleep(0.2)
+
+    def validate(self, config: dict[str, str]) -> list[str]:
+        """What Connect says against these settings, `field: message`."""
+        kind = config["connector.class"]
+        answer = self._call("PUT", f"/connector-plugins/{kind.rsplit('.', 1)[-1]}/config/validate", config)
+        return [f"{item['value']['name']}: {error}" for item in answer["configs"] for error in item["value"]["errors"]]
+
+    def _call(self, method: str, path: str, body: object = None, *, missing: bool = False) -> Any:
+        """One request; tries again while the cluster rebalances, which it does for a moment after every change."""
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                answer = self._http.request(
+                    method,
+                    self.url + path,
+                    body=None if body is None else json.dumps(body),
+                    headers={"Content-Type": "application/json", "Accept": "application/json"},
+                )
+            except urllib3.exceptions.HTTPError as exc:
+                hint = "is the worker running, and is connect.url right? `driftless up` starts a local one"
+                raise SourceUnavailable(f"Kafka Connect at {self.url} cannot be reached: {exc}", hint=hint) from exc
+            if answer.status == 404 and missing:
+                return None
+            if answer.status < 300:
+                return answer.json() if answer.data else None
+            # 409: rebalancing. 500 with a timeout: the worker waits for its group, as after a kill.
+            if answer.status not in (409, 500, 503) or time.monotonic() > deadline:
+                raise SourceError(f"Kafka Connect at {self.url}: {method} {path}: {answer.status}: {_message(answer)}")
+            time.sleep(0.5)
+
+
+def _message(answer: urllib3.BaseHTTPResponse) -> str:
+    try:
+        return str(answer.json()["message"]).splitlines()[0]
+    except (ValueError, KeyError, IndexError):
+        return answer.data[:200].decode(errors="replace")
+
+
+def _cause(trace: str) -> str:
+    """The last `Caused by` of a Java trace, which names the reason."""
+    causes = [line for line in trace.splitlines() if line.startswith("Caused by: ")]
+    lines = [line.removeprefix("Caused by: ") for line in causes] or trace.splitlines()
+    return lines[-1] if causes else (lines[0] if lines else "no trace")

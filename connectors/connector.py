@@ -1,0 +1,104 @@
+"""The settings of the Debezium connector and of the topics it writes to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from driftless import names
+from driftless.config import Config, milliseconds
+from driftless.marker import marker_sql
+
+MAX_MESSAGE_BYTES = 16 << 20
+"""The largest row that passes. A larger one stops the connector with its own message; nothing is skipped."""
+HEARTBEAT_MS = 500
+"""How often a marker is written when nobody waits for one: bounds how old an idle follower seems."""
+
+
+def connector_settings(config: Config, source: Mapping[str, object], secret: str | None) -> dict[str, str]:
+    """What Connect is told. `source`: parameters of the DSN. `secret`: a reference for a config provider."""
+    json_converter = "org.apache.kafka.connect.json.JsonConverter"
+    settings = {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "tasks.max": "1",
+        "database.hostname": str(source.get("host", "localhost")),
+        "database.port": str(source.get("port", 5432)),
+        "database.user": str(source.get("user", "postgres")),
+        "database.dbname": str(source.get("dbname", source.get("user", "postgres"))),
+        "database.sslmode": str(source.get("sslmode", "prefer")),
+        "topic.prefix": config.name,
+        "plugin.name": "pgoutput",
+        "slot.name": names.slot(config.name),
+        "publication.name": names.publication(config.name),
+        # By hand: a publication of all tables makes the application's updates of tables without a key fail.
+        "publication.autocreate.mode": "disabled",
+        "table.include.list": ",".join(sorted(config.source.tables)).replace(".", "\\."),
+        "snapshot.mode": "initial",
+        "snapshot.max.threads": "1",
+        "snapshot.fetch.size": "10000",
+        "max.batch.size": "8192",
+        "max.queue.size": "32768",
+        "max.queue.size.in.bytes": str(64 << 20),
+        # What to_jsonb can be made of without loss.
+        "decimal.handling.mode": "string",
+        "time.precision.mode": "microseconds",
+        "binary.handling.mode": "hex",
+        "hstore.handling.mode": "json",
+        "interval.handling.mode": "string",
+        "heartbeat.interval.ms": str(HEARTBEAT_MS),
+        "heartbeat.action.query": marker_sql(),
+        "tombstones.on.delete": "true",
+        # Exactly once, one Kafka transaction a poll: a zombie task is fenced, a restarted one repeats nothing.
+        "exactly.once.support": "required",
+        "transaction.boundary": "poll",
+        "poll.interval.ms": "10",
+        "producer.override.linger.ms": "0",
+        "producer.override.compression.type": "lz4",
+        "producer.override.max.request.size": str(MAX_MESSAGE_BYTES),
+        "producer.override.buffer.memory": str(64 << 20),
+        "key.converter": json_converter,
+        "value.converter": json_converter,
+        "key.converter.schemas.enable": "false",
+        "value.converter.schemas.enable": "false",
+        "extended.headers.enabled": "false",
+        # A record of a table's topic is the row as it is now, or a tombstone; the rest travels in headers.
+        "transforms": "row",
+        "transforms.row.type": "io.debezium.transforms.ExtractNewRecordState",
+        "transforms.row.delete.tombstone.handling.mode": "tombstone",
+        "transforms.row.add.headers": "op:op,source.ts_us:ts,source.lsn:lsn,source.txId:tx",
+        "transforms.row.add.headers.prefix": "",
+        "errors.tolerance": "none",
+    }
+    if secret is not None:
+        settings["database.password"] = secret
+    excluded = [
+        f"{name}.{column}".replace(".", "\\.")
+        for name, table in sorted(config.source.tables.items())
+        for column in table.exclude
+    ]
+    if excluded:
+        settings["column.exclude.list"] = ",".join(excluded)
+    return settings
+
+
+def topic_plan(config: Config) -> dict[str, tuple[int, dict[str, str]]]:
+    """Every topic but the control topic: name -> (partitions, settings that must hold)."""
+    common = {"max.message.bytes": str(MAX_MESSAGE_BYTES)}
+    plan: dict[str, tuple[int, dict[str, str]]] = {
+        names.message_topic(config.name): (
+            1,
+            {**common, "cleanup.policy": "delete", "retention.ms": str(milliseconds("1d")), "segment.ms": "3600000"},
+        ),
+        names.heartbeat_topic(config.name): (1, {**common, "cleanup.policy": "compact", "segment.ms": "3600000"}),
+    }
+    for name, table in config.source.tables.items():
+        settings = {
+            **common,
+            "cleanup.policy": "compact",
+            "delete.retention.ms": str(milliseconds(table.retention)),
+            # The newest segment is never compacted; a day bounds how long an old version stays readable.
+            "segment.ms": str(milliseconds("1d")),
+            "max.compaction.lag.ms": str(milliseconds("1d")),
+            "min.cleanable.dirty.ratio": "0.3",
+        }
+        plan[names.table_topic(config.name, name)] = (table.partitions or config.kafka.partitions, settings)
+    return plan

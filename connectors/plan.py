@@ -1,0 +1,254 @@
+"""What `apply` would do, and doing it. Every action is decided from what is found, so a second run finds nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from connectors.connect import Connect
+from connectors.connector import connector_settings, topic_plan
+from connectors.postgres import Postgres, captured_tables, quoted
+from driftless import names
+from driftless.config import Config, fingerprint
+from driftless.control import SETTINGS, Control, State
+from driftless.errors import SourceError
+from driftless.kafka import Kafka
+from driftless.registry import TopicLog, first_epoch
+from driftless.table import Table
+
+START_SECONDS = 120.0
+"""How long `apply` waits for the connector to run: creating the slot waits for every open transaction."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One step: what it is (`create`, `change`), of what, and for the database the SQL that a DBA could run instead."""
+
+    verb: str
+    what: str
+    detail: str = ""
+    sql: str | None = None
+    do: Callable[[], None] = field(default=lambda: None, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.what}{': ' + self.detail if self.detail else ''}"
+
+
+@dataclass
+class Places:
+    """Where a plan looks and acts."""
+
+    source: Postgres
+    admin: Postgres
+    kafka: Kafka
+    connect: Connect
+    control: Control
+
+
+def make_plan(config: Config, places: Places, secret: str | None) -> list[Action]:
+    """Everything that is not yet as the configuration says, in the order in which it must be done."""
+    tables = {name: table for name, table in captured_tables(places.source, config).items() if table is not None}
+    existing = places.kafka.topics()
+    state = places.control.read() if places.control.topic in existing else State({})
+    return [
+        *_database(config, places, tables),
+        *_topics(config, places, existing),
+        *_facts(config, places, tables, state, existing),
+        *_connector(config, places, secret),
+        *_followers(config, places, state),
+    ]
+
+
+def _database(config: Config, places: Places, tables: dict[str, Table]) -> list[Action]:
+    actions = []
+
+    def add(verb: str, what: str, detail: str, statement: str) -> None:
+        actions.append(Action(verb, what, detail, statement, lambda: places.admin.execute(statement)))
+
+    for name, table in tables.items():
+        if table.needs_full_identity and table.replica_identity != "f":
+            add(
+                "change",
+                f"table {name}",
+                "replica identity full, so that large values an UPDATE did not touch stay in the log",
+                f"alter table {quoted(name)} replica identity full",
+            )
+    publication = names.publication(config.name)
+    carried, wanted = places.source.publication(publication), set(tables)
+    if carried is None:
+        listed = ", ".join(quoted(name) for name in sorted(wanted))
+        add(
+            "create",
+            f"publication {publication}",
+            f"{len(wanted)} tables",
+            f"create publication {publication} for table {listed}",
+        )
+    else:
+        for name in sorted(wanted - carried):
+            add(
+                "change",
+                f"publication {publication}",
+                f"add {name}",
+                f"alter publication {publication} add table {quoted(name)}",
+            )
+        for name in sorted(carried - wanted):
+            add(
+                "change",
+                f"publication {publication}",
+                f"drop {name}",
+                f"alter publication {publication} drop table {quoted(name)}",
+            )
+    return actions
+
+
+def _topics(config: Config, places: Places, existing: set[str]) -> list[Action]:
+    actions = []
+    control = {places.control.topic: (1, SETTINGS)}
+    for name, (partitions, settings) in {**control, **topic_plan(config)}.items():
+        if name not in existing:
+            detail = f"{partitions} partitions, {settings['cleanup.policy']}"
+            actions.append(
+                Action("create", f"topic {name}", detail, do=_bind(places.kafka.create, name, partitions, settings))
+            )
+            continue
+        found = places.kafka.topic(name)
+        if found is not None and found.partitions != partitions:
+            raise SourceError(
+                f"the topic {name} has {found.partitions} partitions, sync.yaml says {partitions}",
+                hint="the count is frozen once the topic is made: versions rest on it. Put the old number back",
+            )
+        actual = places.kafka.topic_settings(name)
+        wrong = {key: value for key, value in settings.items() if actual.get(key) != value}
+        if wrong:
+            detail = ", ".join(f"{key}={value} (is {actual.get(key)})" for key, value in wrong.items())
+            actions.append(Action("change", f"topic {name}", detail, do=_bind(places.kafka.alter_topic, name, wrong)))
+    return actions
+
+
+def _facts(config: Config, places: Places, tables: dict[str, Table], state: State, existing: set[str]) -> list[Action]:
+    actions = []
+    identity = places.source.identity()
+    if state.get("pipeline/identity") is None:
+        actions.append(Action("register", "source", do=_bind(places.control.write, {"pipeline/identity": identity})))
+    for name, table in tables.items():
+        if state.get(f"table/{name}") != _plain(table):
+            verb = "register" if state.get(f"table/{name}") is None else "change"
+            fact = {f"table/{name}": _plain(table)}
+            actions.append(
+                Action(
+                    verb,
+                    f"columns of {name}",
+                    ", ".join(c.name for c in table.columns),
+                    do=_bind(places.control.write, fact),
+                )
+            )
+        topic = names.table_topic(config.name, name)
+        registered = state.get(f"epochs/{name}")
+        if registered is None:
+            actions.append(Action("register", f"epoch 1 of {name}", do=_bind(_register_epoch, places, name, topic)))
+        elif topic in existing:
+            same_topic(places.kafka, TopicLog.from_json(registered))
+    return actions
+
+
+def _register_epoch(places: Places, name: str, topic: str) -> None:
+    found = places.kafka.topic(topic)
+    if found is None:
+        raise SourceError(f"the topic {topic} is gone again right after it was made")
+    places.control.write({f"epochs/{name}": first_epoch(topic, found.id, found.partitions).to_json()})
+
+
+def same_topic(kafka: Kafka, log: TopicLog) -> None:
+    """Raise SourceError unless the topic is the very one that was registered, with as many partitions."""
+    found = kafka.topic(log.topic)
+    if found is None or found.id != log.topic_id:
+        what = "is gone" if found is None else "was deleted and made again"
+        raise SourceError(
+            f"the topic {log.topic} {what} since it was registered: offsets in it mean nothing to the followers",
+            hint="remove the pipeline's connector, slot and topics, then `driftless apply` takes a new snapshot",
+        )
+    if found.partitions != log.partitions:
+        raise SourceError(
+            f"the topic {log.topic} has {found.partitions} partitions, {log.partitions} are registered",
+            hint="a new topic and a new snapshot are needed",
+        )
+
+
+def _connector(config: Config, places: Places, secret: str | None) -> list[Action]:
+    name = names.connector(config.name)
+    wanted = {**connector_settings(config, places.source.parameters, secret), "name": name}
+    actual = places.connect.config(name)
+    if actual is None:
+
+        def create() -> None:
+            places.connect.put(name, wanted)
+            places.connect.wait_running(name, START_SECONDS)
+
+        return [Action("create", f"connector {name}", do=create)]
+    changed = sorted(key for key in {*wanted, *actual} if wanted.get(key) != actual.get(key))
+    if changed:
+
+        def change() -> None:
+            places.connect.put(name, wanted)
+            places.connect.wait_running(name, START_SECONDS)
+
+        return [Action("change", f"connector {name}", ", ".join(changed), do=change)]
+    if places.connect.state(name)[0] == "FAILED":
+
+        def restart() -> None:
+            places.connect.restart(name)
+            places.connect.wait_running(name, START_SECONDS)
+
+        return [Action("restart", f"connector {name}", places.connect.state(name)[1], do=restart)]
+    return []
+
+
+def generation_definition(config: Config, follower: str) -> dict[str, object]:
+    """What a generation of a follower is built from; another one needs a new generation."""
+    entry = config.followers[follower]
+    view = config.views[entry.view]
+    sink = {key: value for key, value in entry.sink.items() if key != "url"}
+    return {
+        "view": entry.view,
+        "root": view.root,
+        "kind": entry.kind,
+        "fingerprint": fingerprint(
+            [
+                view.root,
+                list(view.columns or ()) if not isinstance(view.columns, dict) else view.columns,
+                entry.kind,
+                sink,
+            ]
+        ),
+    }
+
+
+def _followers(config: Config, places: Places, state: State) -> list[Action]:
+    actions = []
+    for name in config.followers:
+        known = state.under(f"generation/{name}")
+        definition = generation_definition(config, name)
+        if not known:
+            fact = {f"generation/{name}/1": definition}
+            detail = f"generation 1 of the view {definition['view']} in {definition['kind']}"
+            actions.append(Action("create", f"follower {name}", detail, do=_bind(places.control.write, fact)))
+        elif not any(fact.value["fingerprint"] == definition["fingerprint"] for fact in known.values()):
+            raise SourceError(
+                f"the follower {name} was built from another definition of its view or store",
+                hint="this version cannot rebuild yet: put the old definition back, or name a new follower",
+            )
+    return actions
+
+
+def _plain(table: Table) -> dict[str, object]:
+    """As it reads back from JSON, where tuples are lists."""
+    plain: dict[str, object] = json.loads(json.dumps(table.to_json()))
+    return plain
+
+
+def _bind(call: Callable[..., object], *arguments: object) -> Callable[[], None]:
+    def do() -> None:
+        call(*arguments)
+
+    return do

@@ -1,0 +1,208 @@
+"""The one door to the source database: what it is, what its tables are, where its log stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from driftless.config import Config
+from driftless.errors import SourceError, SourceUnavailable
+from driftless.lsn import parse_lsn
+from driftless.marker import marker_sql
+from driftless.table import Column, Table
+
+_COLUMNS = """
+select a.attname, coalesce(e.typname, t.typname), coalesce(e.typtype, t.typtype)::text,
+       t.typcategory = 'A' and t.typelem <> 0, a.attndims, a.attstorage <> 'p', a.attgenerated <> ''
+from pg_attribute a
+join pg_type t on t.oid = a.atttypid
+left join pg_type e on e.oid = t.typelem and t.typcategory = 'A'
+where a.attrelid = %s and a.attnum > 0 and not a.attisdropped
+order by a.attnum
+"""
+_KEY = """
+select a.attname
+from pg_index i
+cross join lateral unnest(i.indkey) with ordinality as k(attnum, position)
+join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+where i.indrelid = %s and i.indisprimary
+order by k.position
+"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """What the server says of itself. `system_identifier` and `timeline` tell one log history from another."""
+
+    version: int
+    system_identifier: str
+    timeline: int
+    wal_level: str
+    can_replicate: bool
+    database: str
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A replication slot; `confirmed` is the position up to which the log is safely in Kafka."""
+
+    name: str
+    confirmed: int | None
+    active: bool
+    lag_bytes: int
+    wal_status: str | None
+
+
+class Postgres:
+    """A connection to the source. Messages never carry the DSN's password."""
+
+    def __init__(self, dsn: str) -> None:
+        try:
+            self.parameters = conninfo_to_dict(dsn)
+        except psycopg.ProgrammingError as exc:
+            raise SourceError(f"source.dsn cannot be read: {str(exc).strip()}") from None
+        self._dsn = dsn
+        self.address = f"{self.parameters.get('host', 'localhost')}:{self.parameters.get('port', 5432)}"
+        self._connection = self._connect()
+
+    def _connect(self) -> psycopg.Connection:
+        try:
+            return psycopg.connect(self._dsn, autocommit=True, connect_timeout=10, application_name="driftless")
+        except psycopg.OperationalError as exc:
+            reason = " ".join(str(exc).split())
+            hint = "check source.dsn; `driftless up` starts a local server"
+            raise SourceUnavailable(f"Postgres at {self.address} cannot be reached: {reason}", hint=hint) from None
+
+    def __enter__(self) -> Postgres:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def execute(self, statement: str) -> None:
+        """Run one statement of a plan."""
+        with _answers(self.address):
+            self._connection.execute(statement.encode())
+
+    def _row(self, query: str, *parameters: object) -> tuple[object, ...] | None:
+        with _answers(self.address):
+            return self._connection.execute(query.encode(), parameters).fetchone()
+
+    def server(self) -> Server:
+        row = self._row(
+            "select current_setting('server_version_num')::int, "
+            "(select system_identifier::text from pg_control_system()), "
+            "(select timeline_id from pg_control_checkpoint()), current_setting('wal_level'), "
+            "(select rolreplication or rolsuper from pg_roles where rolname = current_user), current_database()"
+        )
+        assert row is not None
+        return Server(*row)  # type: ignore[arg-type]
+
+    def table(self, full_name: str, exclude: Iterable[str] = ()) -> Table | None:
+        """The table as the catalogue has it, less the excluded columns; None where there is none of that name."""
+        schema, name = full_name.split(".", 1)
+        found = self._row(
+            "select c.oid, c.relreplident::text from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+            "where n.nspname = %s and c.relname = %s and c.relkind = 'r'",
+            schema,
+            name,
+        )
+        if found is None:
+            return None
+        oid, identity = found
+        excluded = set(exclude)
+        with _answers(self.address):
+            rows = self._connection.execute(_COLUMNS.encode(), (oid,)).fetchall()
+            key = tuple(row[0] for row in self._connection.execute(_KEY.encode(), (oid,)).fetchall())
+        columns = tuple(Column(*row) for row in rows if row[0] not in excluded)
+        return Table(schema, name, columns, key, str(identity))
+
+    def table_names(self) -> list[str]:
+        """Every table that an operator could mean."""
+        with _answers(self.address):
+            rows = self._connection.execute(
+                b"select n.nspname || '.' || c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+                b"where c.relkind = 'r' and n.nspname not in ('pg_catalog', 'information_schema')"
+            ).fetchall()
+        return [row[0] for row in rows]
+
+    def publication(self, name: str) -> set[str] | None:
+        """The tables that a publication carries, or None."""
+        if self._row("select 1 from pg_publication where pubname = %s", name) is None:
+            return None
+        with _answers(self.address):
+            query = b"select schemaname || '.' || tablename from pg_publication_tables where pubname = %s"
+            return {row[0] for row in self._connection.execute(query, (name,)).fetchall()}
+
+    def slot(self, name: str) -> Slot | None:
+        row = self._row(
+            "select slot_name::text, confirmed_flush_lsn::text, active, "
+            "coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, wal_status "
+            "from pg_replication_slots where slot_name = %s",
+            name,
+        )
+        if row is None:
+            return None
+        confirmed = None if row[1] is None else parse_lsn(str(row[1]))
+        return Slot(str(row[0]), confirmed, bool(row[2]), int(str(row[3])), None if row[4] is None else str(row[4]))
+
+    def drop_slot(self, name: str) -> None:
+        self._row("select pg_drop_replication_slot(%s)", name)
+
+    def lsn(self) -> int:
+        """The end of the log that is written: every commit that anybody has seen is before it."""
+        row = self._row("select pg_current_wal_insert_lsn()::text")
+        assert row is not None
+        return parse_lsn(str(row[0]))
+
+    def clock(self) -> float:
+        """Seconds since 1970 by the source's clock, which markers carry."""
+        row = self._row("select extract(epoch from clock_timestamp())::float8")
+        assert row is not None
+        return float(str(row[0]))
+
+    def emit_marker(self) -> int:
+        """Write a marker into the log; needs no table and no grant. Returns its position."""
+        row = self._row(marker_sql())
+        assert row is not None
+        return parse_lsn(str(row[0]))
+
+    def identity(self) -> dict[str, object]:
+        """What the pipeline's log rests on: another server, or another history of this one, has another identity."""
+        server = self.server()
+        return {
+            "system_identifier": server.system_identifier,
+            "timeline": server.timeline,
+            "database": server.database,
+        }
+
+
+def quoted(full_name: str) -> str:
+    """`public.Order lines` -> `"public"."Order lines"`."""
+    return sql.Identifier(*full_name.split(".", 1)).as_string()
+
+
+def captured_tables(source: Postgres, config: Config) -> dict[str, Table | None]:
+    """Every table of the configuration as the catalogue has it."""
+    return {name: source.table(name, table.exclude) for name, table in config.source.tables.items()}
+
+
+@contextmanager
+def _answers(address: str) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.OperationalError as exc:
+        raise SourceUnavailable(f"Postgres at {address}: {' '.join(str(exc).split())}") from None
+    except psycopg.errors.InsufficientPrivilege as exc:
+        hint = "give the role that right, or set source.admin_dsn for `apply`"
+        raise SourceError(f"Postgres at {address}: {exc.diag.message_primary}", hint=hint) from None
+    except psycopg.Error as exc:
+        raise SourceError(f"Postgres at {address}: {exc.diag.message_primary or str(exc).strip()}") from None

@@ -1,0 +1,118 @@
+"""The control topic: what a pipeline knows of itself, readable by any machine that reaches Kafka.
+
+One partition, compacted, stamped with the broker's clock. Keys are `kind/name`; the newest record of a key holds.
+Facts are only ever written when they hold, so a reader need not wait for a transaction that a killed runner left.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from driftless import names
+from driftless.errors import SourceError
+from driftless.kafka import TIMEOUT, Kafka, kafka_error
+
+SETTINGS = {
+    "cleanup.policy": "compact",
+    "message.timestamp.type": "LogAppendTime",
+    # Small segments keep the topic short: progress is written twice a second by every follower.
+    "segment.bytes": str(8 << 20),
+    "segment.ms": "600000",
+    "min.cleanable.dirty.ratio": "0.1",
+}
+LEASE_SECONDS = 10.0
+"""A runner that has not renewed its lease for so long may be replaced. Well below the horizon for late writers."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A record: its value, the broker's time of writing in seconds, and its offset."""
+
+    value: dict[str, object]
+    time: float
+    offset: int
+
+
+class Control:
+    """Read and write a pipeline's control topic."""
+
+    def __init__(self, kafka: Kafka, pipeline: str) -> None:
+        self.topic = names.control_topic(pipeline)
+        self.pipeline = pipeline
+        self.kafka = kafka
+
+    def exists(self) -> bool:
+        return self.kafka.topic(self.topic) is not None
+
+    def read(self) -> State:
+        """Everything that holds now. Raises SourceError for a pipeline that was never applied."""
+        if not self.exists():
+            hint = "run `driftless apply` first, or check `name` and `kafka.bootstrap`"
+            raise SourceError(
+                f"the pipeline `{self.pipeline}` is not known to this Kafka: no topic {self.topic}", hint=hint
+            )
+        facts: dict[str, Fact] = {}
+        for message in self.kafka.read_to_end(self.topic):
+            absorb(facts, message)
+        return State(facts)
+
+    def write(self, facts: Mapping[str, dict[str, object] | None]) -> float:
+        """Write facts (None forgets one); returns the broker's time. Durable when it returns."""
+        producer = self.kafka.producer(**{"enable.idempotence": True, "message.timeout.ms": int(TIMEOUT * 1000)})
+        times: list[float] = []
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                raise KafkaException(error)
+            times.append(message.timestamp()[1] / 1000)
+
+        for key, value in facts.items():
+            producer.produce(self.topic, key=key.encode(), value=encode(value), on_delivery=delivered)
+        try:
+            producer.flush(TIMEOUT)
+        except KafkaException as exc:
+            raise kafka_error(exc.args[0], self.topic) from exc
+        if len(times) != len(facts):
+            raise SourceError(
+                f"{self.topic}: {len(facts) - len(times)} records could not be written in {TIMEOUT:.0f} s"
+            )
+        return max(times, default=0.0)
+
+    def now(self) -> float:
+        """The broker's clock, which every record of this topic is stamped with."""
+        return self.write({"clock": {}})
+
+
+@dataclass(frozen=True)
+class State:
+    """What the control topic held at one moment."""
+
+    facts: dict[str, Fact]
+
+    def get(self, key: str) -> dict[str, object] | None:
+        fact = self.facts.get(key)
+        return None if fact is None else fact.value
+
+    def under(self, kind: str) -> dict[str, Fact]:
+        """Name -> fact of one kind."""
+        prefix = f"{kind}/"
+        return {key.removeprefix(prefix): fact for key, fact in self.facts.items() if key.startswith(prefix)}
+
+
+def absorb(facts: dict[str, Fact], message: Message) -> None:
+    """Take one record of the topic in."""
+    key, value = message.key(), message.value()
+    if key is None:
+        return
+    if value is None:
+        facts.pop(key.decode(), None)
+    else:
+        facts[key.decode()] = Fact(json.loads(value), message.timestamp()[1] / 1000, message.offset() or 0)
+
+
+def encode(value: dict[str, object] | None) -> bytes | None:
+    return None if value is None else json.dumps(value, separators=(",", ":")).encode()

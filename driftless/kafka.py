@@ -1,0 +1,208 @@
+"""The one door to Kafka outside Spark: topics, offsets, and reading a small topic to its end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from driftless.config import KafkaConfig
+from driftless.errors import SourceError, SourceUnavailable
+
+Offsets = dict[int, int]
+"""Partition -> offset."""
+_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+Setting = str | int | float | bool
+
+TIMEOUT = 15.0
+_log = logging.getLogger("driftless.kafka")
+_log.setLevel(logging.ERROR)  # librdkafka tells of every broken connection; what matters is raised
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as the brokers know it. `id` changes when a topic is deleted and made again under its old name."""
+
+    name: str
+    id: str
+    partitions: int
+
+
+class Kafka:
+    """A connection to the brokers. Cheap to keep, safe to share between threads."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._config = config
+        self._admin = AdminClient(self.settings(), logger=_log)
+
+    def settings(self, **more: Setting) -> dict[str, Setting]:
+        """librdkafka's settings of this cluster, with the operator's `kafka.options` on top of ours."""
+        base: dict[str, Setting] = {"bootstrap.servers": self._config.bootstrap, "socket.timeout.ms": 10_000}
+        return {**base, **more, **self._config.options}
+
+    def __enter__(self) -> Kafka:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        pass
+
+    def topics(self) -> set[str]:
+        """Names of all topics."""
+        with _reachable(self._config.bootstrap):
+            return set(self._admin.list_topics(timeout=TIMEOUT).topics)
+
+    def topic(self, name: str) -> Topic | None:
+        """The topic as it is now, or None."""
+        with _reachable(self._config.bootstrap):
+            future = self._admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT)[name]
+            try:
+                found = future.result()
+            except KafkaException as exc:
+                if exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    return None
+                raise
+            return Topic(name, str(found.topic_id), len(found.partitions))
+
+    def create(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
+        """Create a topic; one that exists already is left as it is."""
+        with _reachable(self._config.bootstrap):
+            topic = NewTopic(name, partitions, self._config.replication, config=dict(settings))
+            try:
+                self._admin.create_topics([topic], operation_timeout=TIMEOUT)[name].result()
+            except KafkaException as exc:
+                if exc.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+
+    def delete(self, *names: str) -> None:
+        """Delete topics; one that does not exist is no error."""
+        with _reachable(self._config.bootstrap):
+            for future in self._admin.delete_topics(list(names), operation_timeout=TIMEOUT).values():
+                try:
+                    future.result()
+                except KafkaException as exc:
+                    if exc.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        raise
+
+    def topic_settings(self, name: str) -> dict[str, str]:
+        """Every setting in force for a topic."""
+        with _reachable(self._config.bootstrap):
+            resource = ConfigResource(ResourceType.TOPIC, name)
+            entries = self._admin.describe_configs([resource], request_timeout=TIMEOUT)[resource].result()
+            return {key: str(entry.value) for key, entry in entries.items()}
+
+    def alter_topic(self, name: str, settings: Mapping[str, str]) -> None:
+        """Set some of a topic's settings; the others stay."""
+        with _reachable(self._config.bootstrap):
+            entries = [
+                ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in settings.items()
+            ]
+            resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+            self._admin.incremental_alter_configs([resource], request_timeout=TIMEOUT)[resource].result()
+
+    def beginnings(self, topic: str, partitions: int) -> Offsets:
+        """The first offset that each partition still has."""
+        return self._offsets({topic: partitions}, _EARLIEST, IsolationLevel.READ_COMMITTED)[topic]
+
+    def committed_ends(self, topic: str, partitions: int) -> Offsets:
+        """Where a read_committed reader must stop: nothing before it is still undecided."""
+        return self._offsets({topic: partitions}, _LATEST, IsolationLevel.READ_COMMITTED)[topic]
+
+    def written_ends(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
+        """Where the brokers have written to, decided or not: topic -> offsets, all in one request."""
+        return self._offsets(topics, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+
+    def _offsets(self, topics: Mapping[str, int], spec: OffsetSpec, isolation: IsolationLevel) -> dict[str, Offsets]:
+        wanted = {TopicPartition(topic, p): spec for topic, count in topics.items() for p in range(count)}
+        with _reachable(self._config.bootstrap):
+            futures = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=TIMEOUT)
+            found: dict[str, Offsets] = {topic: {} for topic in topics}
+            for partition, future in futures.items():
+                found[partition.topic][partition.partition] = future.result().offset
+            return found
+
+    def consumer(self, **settings: Setting) -> Consumer:
+        """A consumer that commits nothing and belongs to no group; assign it by hand."""
+        base: dict[str, Setting] = {
+            "group.id": "driftless",  # required by the client; nothing is committed and no group is joined
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 100,
+            "enable.partition.eof": False,
+        }
+        return Consumer(self.settings(**{**base, **settings}), logger=_log)
+
+    def producer(self, **settings: Setting) -> Producer:
+        return Producer(self.settings(**{"linger.ms": 0, "acks": "all", **settings}), logger=_log)
+
+    def read_to_end(self, topic: str, *, isolation: str = "read_uncommitted") -> Iterator[Message]:
+        """Every record of a one-partition topic, from its first to the end as it is now."""
+        settings: dict[str, Setting] = {"isolation.level": isolation, "enable.partition.eof": True}
+        consumer = self.consumer(**settings)
+        try:
+            consumer.assign([TopicPartition(topic, 0, self.beginnings(topic, 1)[0])])
+            while True:
+                message = consumer.poll(TIMEOUT)
+                if message is None:
+                    raise SourceUnavailable(f"Kafka gave no answer within {TIMEOUT:.0f} s while reading {topic}")
+                error = message.error()
+                if error is None:
+                    yield message
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    return
+                elif not error.retriable():
+                    raise SourceError(f"reading {topic}: {error.str()}")
+        finally:
+            consumer.close()
+
+
+class _reachable:  # noqa: N801 - reads as a statement
+    """Map the client's exceptions, once."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        if isinstance(exc, KafkaException):
+            raise kafka_error(exc.args[0], self._bootstrap) from exc
+
+
+def kafka_error(error: KafkaError, bootstrap: str) -> SourceError:
+    """The error that says what to do about a client's error."""
+    unreachable = {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+    }
+    if error.retriable() or error.code() in unreachable:
+        hint = "is the broker running, and is kafka.bootstrap right? `driftless up` starts a local one"
+        return SourceUnavailable(f"Kafka at {bootstrap} cannot be reached: {error.str()}", hint=hint)
+    return SourceError(f"Kafka at {bootstrap}: {error.str()}")

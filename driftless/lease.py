@@ -1,0 +1,131 @@
+"""One runner per follower: a lease in the control topic, enforced by the brokers' fencing of producers."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import psutil
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from driftless import names
+from driftless.control import LEASE_SECONDS, Control, absorb, encode
+from driftless.errors import Fenced, SourceUnavailable
+from driftless.kafka import TIMEOUT, Setting, kafka_error
+
+_FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process, such that another one that was given the same pid later is not taken for it."""
+
+    host: str
+    pid: int
+    started: float
+
+    @classmethod
+    def here(cls) -> Holder:
+        return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time())
+
+    def surely_gone(self) -> bool:
+        """Whether it ran on this machine and runs no more. False when that cannot be known."""
+        if self.host != socket.gethostname():
+            return False
+        try:
+            return psutil.Process(self.pid).create_time() != self.started
+        except psutil.NoSuchProcess:
+            return True
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+class Lease:
+    """The right to write for a follower, and the producer that every such write goes through.
+
+    Taking it fences the producer of whoever held it before, so a runner that was only asleep cannot write to the
+    control topic again: its next `write` raises Fenced. `token` rises with every taking.
+    """
+
+    def __init__(self, control: Control, follower: str, *, on_wait: Callable[[str], None] = lambda _: None) -> None:
+        self._control = control
+        self._key = f"lease/{follower}"
+        self.follower = follower
+        self._holder = Holder.here()
+        self.token = self._outwait(on_wait) + 1
+        settings: dict[str, Setting] = {
+            "transactional.id": names.lease_id(control.pipeline, follower),
+            "transaction.timeout.ms": int(LEASE_SECONDS * 1000),
+        }
+        self._producer: Producer = control.kafka.producer(**settings)
+        self._transaction(lambda: self._producer.init_transactions(TIMEOUT))
+        self.write({})
+
+    def write(self, facts: Mapping[str, dict[str, object]], *, held: bool = True) -> None:
+        """Renew the lease and write facts with it, all or none. Raises Fenced when another runner took over."""
+        lease = {"held": held, "token": self.token, **vars(self._holder)}
+
+        def transaction() -> None:
+            self._producer.begin_transaction()
+            for key, value in {self._key: lease, **facts}.items():
+                self._producer.produce(self._control.topic, key=key.encode(), value=encode(value))
+            self._producer.commit_transaction(TIMEOUT)
+
+        self._transaction(transaction)
+
+    def release(self, facts: Mapping[str, dict[str, object]]) -> None:
+        """Write the last facts and let another runner start at once."""
+        self.write(facts, held=False)
+
+    def _transaction(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except KafkaException as exc:
+            error: KafkaError = exc.args[0]
+            if error.code() in _FENCED:
+                raise Fenced(
+                    f"another runner took over the follower `{self.follower}`",
+                    hint="only one process may run a follower; stop one of the two",
+                ) from exc
+            if error.txn_requires_abort():
+                self._producer.abort_transaction(TIMEOUT)
+            raise kafka_error(error, self._control.topic) from exc
+
+    def _outwait(self, on_wait: Callable[[str], None]) -> int:
+        """The last token, once nobody holds the lease; raises Fenced when its holder shows that it is alive.
+
+        No clock is compared: a holder is alive if it renews while we watch for as long as a lease lasts.
+        """
+        fact = self._control.read().facts.get(self._key)
+        if fact is None:
+            return 0
+        token = int(str(fact.value["token"]))
+        holder = Holder(str(fact.value["host"]), int(str(fact.value["pid"])), float(str(fact.value["started"])))
+        if not fact.value["held"] or holder.surely_gone():
+            return token
+        on_wait(f"{self.follower}: waiting up to {LEASE_SECONDS:.0f} s for the lease of {holder}")
+        consumer = self._control.kafka.consumer(**{"isolation.level": "read_uncommitted"})
+        try:
+            consumer.assign([TopicPartition(self._control.topic, 0, fact.offset + 1)])
+            deadline = time.monotonic() + LEASE_SECONDS
+            while (left := deadline - time.monotonic()) > 0:
+                message = consumer.poll(left)
+                if message is None or message.error() is not None or message.key() != self._key.encode():
+                    continue
+                facts = {self._key: fact}
+                absorb(facts, message)
+                if not facts[self._key].value["held"]:
+                    return int(str(facts[self._key].value["token"]))
+                raise Fenced(
+                    f"the follower `{self.follower}` is already run by {holder}",
+                    hint="stop that process first; it gives the lease back when it is stopped with SIGTERM",
+                )
+        except KafkaException as exc:
+            raise SourceUnavailable(f"{self._control.topic}: {exc}") from exc
+        finally:
+            consumer.close()
+        return token

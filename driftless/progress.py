@@ -1,0 +1,110 @@
+"""Show a bootstrap: a bar with rate and time left on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
+
+LINE_SECONDS = 5.0
+
+
+class Standing(Protocol):
+    """Where a follower stands, as far as it is shown."""
+
+    @property
+    def follower(self) -> str: ...
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def positions(self) -> Mapping[int, int]: ...
+
+    @property
+    def done(self) -> int: ...
+
+    @property
+    def total(self) -> int: ...
+
+
+@contextmanager
+def show(standings: Sequence[Standing], console: Console) -> Iterator[None]:
+    """Show these until the block ends. The list may fill up meanwhile."""
+    ended = threading.Event()
+    target = _bars if console.is_terminal else _lines
+    thread = threading.Thread(target=target, args=(standings, console, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(2.0)
+
+
+def _bars(standings: Sequence[Standing], console: Console, ended: threading.Event) -> None:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.fields[name]:<20}"),
+        BarColumn(),
+        TextColumn("{task.completed:>9,.0f} of {task.total:,.0f}"),
+        TextColumn("{task.fields[rate]:>9}"),
+        TimeRemainingColumn(),
+    )
+    states: dict[str, str] = {}
+    with Progress(*columns, console=console, transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+        meters: dict[str, Meter] = {}
+        while not ended.wait(0.2):
+            for s in standings:
+                if s.state == "bootstrapping" and s.positions:
+                    meter = meters.setdefault(s.follower, Meter())
+                    if s.follower not in tasks:
+                        tasks[s.follower] = bars.add_task("", name=s.follower, rate="", total=None)
+                    rate = f"{meter.rate(s.done):,.0f}/s"
+                    bars.update(tasks[s.follower], completed=s.done, total=max(s.total, s.done), rate=rate)
+                elif s.follower in tasks:
+                    bars.remove_task(tasks.pop(s.follower))
+                _say_change(states, s, console)
+
+
+def _lines(standings: Sequence[Standing], console: Console, ended: threading.Event) -> None:
+    states: dict[str, str] = {}
+    meters: dict[str, Meter] = {}
+    due = time.monotonic() + LINE_SECONDS
+    while not ended.wait(0.2):
+        for s in standings:
+            _say_change(states, s, console)
+        if time.monotonic() < due:
+            continue
+        due = time.monotonic() + LINE_SECONDS
+        for s in standings:
+            if s.state == "bootstrapping" and s.positions:
+                rate = meters.setdefault(s.follower, Meter()).rate(s.done)
+                left = f", {(s.total - s.done) / rate:.0f} s left" if rate > 0 else ""
+                line = f"{s.follower}: {s.done:,} of {s.total:,}, {rate:,.0f}/s{left}"
+                console.print(line, markup=False, soft_wrap=True)
+
+
+def _say_change(states: dict[str, str], s: Standing, console: Console) -> None:
+    if states.get(s.follower) != s.state and s.positions:
+        states[s.follower] = s.state
+        console.print(f"{s.follower}: {s.state} at {s.done:,} of {s.total:,} records", markup=False, soft_wrap=True)
+
+
+class Meter:
+    """Records a second over the last half minute."""
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[float, int]] = []
+
+    def rate(self, done: int) -> float:
+        now = time.monotonic()
+        self._seen = [(t, n) for t, n in self._seen if t > now - 30] + [(now, done)]
+        (t0, n0), (t1, n1) = self._seen[0], self._seen[-1]
+        return (n1 - n0) / (t1 - t0) if t1 > t0 else 0.0

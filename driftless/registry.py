@@ -1,0 +1,62 @@
+"""The registry of epochs: which epoch a record of a topic belongs to, and from where the log may be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from driftless.kafka import Offsets
+from driftless.version import make_version
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """`floors`: the first offset of each partition that belongs to it."""
+
+    number: int
+    floors: Offsets
+    why: str
+
+
+@dataclass(frozen=True)
+class TopicLog:
+    """A table's topic as registered: its identity, its partition count, which never changes, and its epochs."""
+
+    topic: str
+    topic_id: str
+    partitions: int
+    epochs: tuple[Epoch, ...]
+
+    @property
+    def floor(self) -> Offsets:
+        """Where every reader starts: rows deleted before it may have no tombstone in the log."""
+        return self.epochs[-1].floors
+
+    def epoch_of(self, partition: int, offset: int) -> int:
+        """The epoch of a record. An epoch belongs to the record, not to the moment it is read."""
+        for epoch in reversed(self.epochs):
+            if offset >= epoch.floors[partition]:
+                return epoch.number
+        raise ValueError(f"{self.topic}/{partition}/{offset} is below the floor of the first epoch")
+
+    def version(self, partition: int, offset: int) -> int:
+        return make_version(self.epoch_of(partition, offset), offset)
+
+    def to_json(self) -> dict[str, object]:
+        epochs = [
+            {"number": e.number, "floors": {str(p): o for p, o in e.floors.items()}, "why": e.why} for e in self.epochs
+        ]
+        return {"topic": self.topic, "topic_id": self.topic_id, "partitions": self.partitions, "epochs": epochs}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> TopicLog:
+        epochs = tuple(
+            Epoch(e["number"], {int(p): o for p, o in e["floors"].items()}, e["why"]) for e in data["epochs"]
+        )
+        return cls(data["topic"], data["topic_id"], data["partitions"], epochs)
+
+
+def first_epoch(topic: str, topic_id: str, partitions: int) -> TopicLog:
+    """The registration of a topic that has just been made."""
+    epoch = Epoch(1, dict.fromkeys(range(partitions), 0), "first snapshot")
+    return TopicLog(topic, topic_id, partitions, (epoch,))

@@ -1,0 +1,91 @@
+"""What `status` says, made of the control topic and of what the source said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from driftless.config import Config
+from driftless.control import LEASE_SECONDS, State
+from driftless.lsn import format_lsn, parse_lsn
+
+
+@dataclass(frozen=True)
+class SourceStatus:
+    """The source's side; None where the source cannot be reached or has no slot for this pipeline yet."""
+
+    lsn: int | None = None
+    slot: str | None = None
+    slot_lag_bytes: int | None = None
+    time: float | None = None
+
+
+def status(config: Config, state: State, source: SourceStatus, now: float) -> dict[str, Any]:
+    """The contract's JSON. `now`: the broker's time, by which leases are judged."""
+    followers = [_follower(config, name, state, source, now) for name in config.followers]
+    views = [_view(name, followers) for name in config.views]
+    lsn = None if source.lsn is None else format_lsn(source.lsn)
+    return {
+        "pipeline": config.name,
+        "source": {"lsn": lsn, "slot": source.slot, "slot_lag_bytes": source.slot_lag_bytes},
+        "views": views,
+        "followers": followers,
+    }
+
+
+def _follower(config: Config, name: str, state: State, source: SourceStatus, now: float) -> dict[str, Any]:
+    running = _is_running(state, name, now)
+    generations = []
+    for number in sorted(state.under(f"generation/{name}"), key=int):
+        fact = state.get(f"follower/{name}/{number}") or {}
+        said = str(fact.get("state", "stopped"))
+        generations.append(
+            {
+                "n": int(number),
+                "live": bool(fact.get("live", False)),
+                "state": said if running or said == "failed" else "stopped",
+                "applied_lsn": fact.get("applied_lsn"),
+            }
+        )
+    live = next((g for g in generations if g["live"]), generations[-1] if generations else None)
+    fact = (state.get(f"follower/{name}/{live['n']}") if live else None) or {}
+    return {
+        "name": name,
+        "view": config.followers[name].view,
+        "state": live["state"] if live else "stopped",
+        "generation": live["n"] if live else None,
+        "generations": generations,
+        "applied_lsn": fact.get("applied_lsn"),
+        "lag_seconds": _lag_seconds(fact, source, now),
+        "lag_records": fact.get("lag_records"),
+        "documents": fact.get("documents"),
+        "quarantined": 0,
+        "trouble": fact.get("trouble") or None,
+    }
+
+
+def _view(name: str, followers: list[dict[str, Any]]) -> dict[str, Any]:
+    """A view of one table is its table's topic: it stands where the most advanced of its followers has seen it."""
+    ours = [f for f in followers if f["view"] == name]
+    seen = [f["applied_lsn"] for f in ours if f["applied_lsn"] is not None]
+    return {
+        "name": name,
+        "state": "live" if any(f["state"] == "live" for f in ours) else "stopped",
+        "generation": 1,
+        "frontier_lsn": max(seen, key=parse_lsn, default=None),
+        "lag_records": 0,
+        "dirty": 0,
+    }
+
+
+def _is_running(state: State, follower: str, now: float) -> bool:
+    lease = state.facts.get(f"lease/{follower}")
+    return lease is not None and bool(lease.value["held"]) and now - lease.time <= LEASE_SECONDS
+
+
+def _lag_seconds(fact: dict[str, object], source: SourceStatus, now: float) -> float | None:
+    """Age of the applied position by the source's own clock where it answers, else by the broker's."""
+    applied = fact.get("marker_time")
+    if applied is None:
+        return None
+    return round(max(0.0, (source.time or now) - float(str(applied))), 3)

@@ -1,0 +1,56 @@
+"""What is known of a captured table: recorded in the control topic, so that followers need no database."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Column:
+    """`type`: the name in pg_type without modifiers (`int4`, `numeric`, an enum's own name). `array`: of that type.
+
+    `kind`: `b` base type, `e` enum, otherwise pg_type.typtype. `toastable`: the value may be stored out of line.
+    """
+
+    name: str
+    type: str
+    kind: str = "b"
+    array: bool = False
+    dimensions: int = 0
+    toastable: bool = False
+    generated: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table's columns without the excluded ones, and its primary key's columns in key order."""
+
+    schema: str
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    replica_identity: str = "d"
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def needs_full_identity(self) -> bool:
+        """Whether an UPDATE may leave out a value that did not change: only FULL keeps it in the log."""
+        return any(column.toastable for column in self.columns)
+
+    def column(self, name: str) -> Column | None:
+        return next((column for column in self.columns if column.name == name), None)
+
+    def to_json(self) -> dict[str, object]:
+        """What followers need; the replica identity is the source's business alone."""
+        fields = asdict(self)
+        del fields["replica_identity"]
+        return fields
+
+    @classmethod
+    def from_json(cls, data: dict[str, object]) -> Table:
+        columns = tuple(Column(**column) for column in data["columns"])  # type: ignore[attr-defined]
+        fields = {**data, "columns": columns, "key": tuple(data["key"])}  # type: ignore[arg-type]
+        return cls(**fields)  # type: ignore[arg-type]

@@ -1,0 +1,50 @@
+"""Read your own writes: wait until followers have applied a source position."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from confluent_kafka import TopicPartition
+
+from driftless.control import Control, State, absorb
+from driftless.errors import SourceError
+from driftless.lsn import parse_lsn
+
+
+def wait_for(
+    control: Control, followers: Sequence[str], lsn: int, timeout: float, emit_marker: Callable[[], int]
+) -> list[str]:
+    """Return [] once every commit at or before `lsn` can be read from these followers, else who is late.
+
+    Writes a marker itself, so that an idle source does not make anybody wait for the next heartbeat.
+    """
+    deadline = time.monotonic() + timeout
+    state = control.read()
+    end = max((fact.offset for fact in state.facts.values()), default=-1) + 1
+    late = [name for name in followers if not _has(state, name, lsn)]
+    if not late:
+        return []
+    if emit_marker() < lsn:
+        raise SourceError(f"the source has not reached the position {lsn:#x} itself")
+    consumer = control.kafka.consumer(**{"isolation.level": "read_uncommitted"})
+    try:
+        consumer.assign([TopicPartition(control.topic, 0, end)])
+        while late and (left := deadline - time.monotonic()) > 0:
+            message = consumer.poll(min(left, 0.5))
+            if message is None or message.error() is not None:
+                continue
+            absorb(state.facts, message)
+            late = [name for name in late if not _has(state, name, lsn)]
+    finally:
+        consumer.close()
+    return late
+
+
+def _has(state: State, follower: str, lsn: int) -> bool:
+    """Whether the generation that readers see has applied the position."""
+    facts = [fact.value for fact in state.under(f"follower/{follower}").values()]
+    return any(
+        fact["live"] and fact["applied_lsn"] is not None and parse_lsn(str(fact["applied_lsn"])) >= lsn
+        for fact in facts
+    )

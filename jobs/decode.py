@@ -1,0 +1,228 @@
+"""From records of a table's topic to (key, version, document), as Spark SQL: no Python sees a row.
+
+A document's value is what `to_jsonb(column)` gives in UTC. Each conversion below is one of the forms of
+driftless/types.py and yields either a Spark value that `to_json` writes right, or finished JSON text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from driftless.registry import TopicLog
+from driftless.table import Column, Table
+from driftless.types import TypeRule, rule_of
+from driftless.version import OFFSET_BITS
+
+_BROKEN = "_broken"
+"""Where Spark puts the text of a record that does not fit its schema."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A column's expression. `json`: it is JSON text already and must not be escaped again."""
+
+    sql: str
+    json: bool
+
+
+def writes_sql(table: Table, fields: Mapping[str, str], log: TopicLog) -> tuple[list[str], list[str]]:
+    """Two steps of `selectExpr` over Kafka's columns, ending in `key`, `version`, `document` (null: delete).
+
+    A record that cannot be decoded, or whose key lacks a column, fails the batch with its topic, partition and
+    offset; it never becomes a document of nulls. `fields`: name in the document -> column.
+    """
+    wanted = [column for column in table.columns if column.name in set(fields.values())]
+    keys = [_column(table, name) for name in table.key]
+    parse = [
+        f"from_json(CAST(key AS STRING), {_schema(keys)}) AS k",
+        f"from_json(CAST(value AS STRING), {_schema(wanted)}) AS r",
+        "value IS NULL AS gone",
+        f"{_version(log)} AS version",
+        f"concat({_literal(log.topic)}, '/', `partition`, '/', `offset`) AS place",
+    ]
+    missing = " OR ".join(f"k.{_quote(name)} IS NULL" for name in table.key)
+    shape = [
+        f"CASE WHEN k IS NULL OR {missing} THEN raise_error(concat(place, ': the key cannot be decoded')) "
+        f"ELSE {_key(keys)} END AS key",
+        "version",
+        f"CASE WHEN gone THEN NULL WHEN r IS NULL OR r.{_BROKEN} IS NOT NULL "
+        f"THEN raise_error(concat(place, ': the row cannot be decoded: the table may have changed')) "
+        f"ELSE {_document(table, fields)} END AS document",
+    ]
+    return parse, shape
+
+
+def _column(table: Table, name: str) -> Column:
+    column = table.column(name)
+    if column is None:
+        raise ValueError(f"{table.full_name} has no column {name}")
+    return column
+
+
+def _rule(column: Column) -> TypeRule:
+    rule = rule_of(column)
+    if rule is None:
+        raise ValueError(f"no rule for the type {column.type} of the column {column.name}")
+    return rule
+
+
+def _quote(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _schema(columns: list[Column]) -> str:
+    parts = []
+    for column in columns:
+        log = _rule(column).log
+        parts.append(f"{_quote(column.name)} {f'array<{log}>' if column.array else log}")
+    return _literal(", ".join([*parts, f"{_BROKEN} string"])) + f", map('columnNameOfCorruptRecord', '{_BROKEN}')"
+
+
+def _version(log: TopicLog) -> str:
+    """The epoch by the record's partition and offset, packed with the offset as `make_version` does."""
+    newest, *older = reversed(log.epochs)
+    epoch = f"{newest.number}L"
+    if older:
+        cases = [
+            f"WHEN `partition` = {partition} AND `offset` < {floor} THEN {before.number}L"
+            # From the oldest boundary up, so that the first that holds is the right one.
+            for before, after in reversed(list(zip(older, log.epochs[::-1], strict=False)))
+            for partition, floor in after.floors.items()
+        ]
+        epoch = f"CASE {' '.join(cases)} ELSE {newest.number}L END"
+    return f"shiftleft({epoch}, {OFFSET_BITS}) | `offset`"
+
+
+def _key(columns: list[Column]) -> str:
+    """One column: its value's text. Several: a compact JSON array of their values."""
+    if len(columns) == 1:
+        value = _value(columns[0], f"k.{_quote(columns[0].name)}")
+        return f"CAST({value.sql} AS STRING)"
+    parts = [_json(_value(column, f"k.{_quote(column.name)}")) for column in columns]
+    return "concat('[', concat_ws(',', " + ", ".join(parts) + "), ']')"
+
+
+def _json(value: Value) -> str:
+    """JSON text of one value that is not null."""
+    # to_json writes objects and arrays only: cut the brackets of an array of one.
+    return value.sql if value.json else f"regexp_replace(to_json(array({value.sql})), '^.|.$', '')"
+
+
+def _document(table: Table, fields: Mapping[str, str]) -> str:
+    """The document's JSON text: one `to_json` for what Spark writes right, and finished pieces after it."""
+    plain, finished = [], []
+    for name, column_name in fields.items():
+        value = _value(_column(table, column_name), f"r.{_quote(column_name)}")
+        if value.json:
+            finished.append(f"{_literal(_member(name))}, coalesce({value.sql}, 'null')")
+        else:
+            plain.append(f"{_literal(name)}, {value.sql}")
+    struct = f"to_json(named_struct({', '.join(plain)}), map('ignoreNullFields', 'false'))"
+    if not finished:
+        return struct
+    if not plain:
+        return "concat('{', " + ", ',', ".join(finished) + ", '}')"
+    return "concat('{', " + ", ',', ".join(finished) + f", ',', substring({struct}, 2))"
+
+
+def _member(name: str) -> str:
+    """`"name":` as JSON."""
+    return json.dumps(name, ensure_ascii=False) + ":"
+
+
+def _value(column: Column, sql: str) -> Value:
+    rule = _rule(column)
+    if not column.array:
+        return _scalar(rule.form, sql)
+    if rule.form == "same":
+        return Value(sql, json=False)
+    element = _scalar(rule.form, "x")
+    if not element.json:
+        return Value(f"transform({sql}, x -> {element.sql})", json=False)
+    pieces = f"transform({sql}, x -> coalesce({element.sql}, 'null'))"
+    return Value(f"concat('[', array_join({pieces}, ','), ']')", json=True)
+
+
+def _scalar(form: str, sql: str) -> Value:
+    match form:
+        case "same":
+            return Value(sql, json=False)
+        case "bytea":
+            return Value(f"concat('\\\\x', {sql})", json=False)
+        case "json":
+            # The text must stay on one line for _bulk; outside of strings a line break is white space.
+            return Value(f"translate({sql}, '\\n\\r', '  ')", json=True)
+        case "numeric":
+            special = "WHEN 'NAN' THEN '\"NaN\"' WHEN 'POSITIVE_INFINITY' THEN '\"Infinity\"' "
+            return Value(f"CASE {sql} {special}WHEN 'NEGATIVE_INFINITY' THEN '\"-Infinity\"' ELSE {sql} END", json=True)
+        case "float":
+            return Value(
+                f"CASE WHEN {sql} IN ('NaN', 'Infinity', '-Infinity') THEN concat('\"', {sql}, '\"') ELSE {sql} END",
+                json=True,
+            )
+        case "timestamp":
+            return Value(
+                _moment(f"replace(CAST(timestamp_micros({sql}) AS STRING), ' ', 'T')", sql, _MICROS), json=False
+            )
+        case "date":
+            day = f"CAST(date_from_unix_date(CAST({sql} AS INT)) AS STRING)"
+            return Value(_moment(day, sql, _DAYS), json=False)
+        case "time":
+            clock = f"substring(CAST(timestamp_micros({sql}) AS STRING), 12)"
+            return Value(f"CASE WHEN {sql} = 86400000000 THEN '24:00:00' ELSE {clock} END", json=False)
+        case "timestamptz":
+            return Value(_zoned(sql), json=False)
+    raise ValueError(f"unknown form {form}")
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Where the calendar ends, in a type's own unit since 1970: beyond it Debezium means infinity."""
+
+    lowest: int
+    year_1: int
+    year_10000: int
+    highest: int
+
+
+# Postgres' own range: 4713 BC to 294276 AD for timestamps, 5874897 AD for dates. Debezium 3.7 writes infinity as the
+# ends of a long for timestamps, and as days far below 4713 BC for dates (seen: -622191234 and -625821272).
+_MICROS = _Scale(-210_866_803_200_000_000, -62_135_596_800_000_000, 253_402_300_800_000_000, 9_223_371_331_200_000_000)
+_DAYS = _Scale(-2_440_588, -719_162, 2_932_897, 2_145_031_948)
+_DATE_POSITIVE_INFINITY = -622_191_234
+
+
+def _moment(text: str, sql: str, scale: _Scale) -> str:
+    """Postgres' spelling: infinity in words, no sign before large years, BC behind early ones."""
+    positive = f"{sql} > {scale.highest}" + (f" OR {sql} = {_DATE_POSITIVE_INFINITY}" if scale is _DAYS else "")
+    return (
+        f"CASE WHEN {sql} >= {scale.year_1} AND {sql} < {scale.year_10000} THEN {text} "
+        f"WHEN {positive} THEN 'infinity' WHEN {sql} < {scale.lowest} THEN '-infinity' "
+        f"WHEN {sql} >= {scale.year_10000} THEN substring({text}, 2) ELSE {_before_christ(text)} END"
+    )
+
+
+def _before_christ(text: str) -> str:
+    """`-0043-03-15...` -> `0044-03-15... BC`: year 0 of ISO 8601 is 1 BC."""
+    year = f"CAST(CAST(substring({text}, 2, 4) AS INT) + 1 AS STRING)"
+    signed = f"concat(lpad({year}, 4, '0'), substring({text}, 6), ' BC')"
+    return f"CASE WHEN {text} LIKE '-%' THEN {signed} ELSE concat('0001', substring({text}, 5), ' BC') END"
+
+
+def _zoned(sql: str) -> str:
+    """`2024-01-02T01:04:05.120000Z` -> `2024-01-02T01:04:05.12+00:00`; infinity is in words already."""
+    bare = f"rtrim('Z', {sql})"
+    bare = f"CASE WHEN contains({sql}, '.') THEN rtrim('.', rtrim('0', {bare})) ELSE {bare} END"
+    early = f"regexp_replace({_before_christ(bare)}, ' BC$', '+00:00 BC')"
+    return (
+        f"CASE WHEN {sql} IS NULL OR endswith({sql}, 'infinity') THEN {sql} "
+        f"WHEN startswith({sql}, '+') THEN concat(substring({bare}, 2), '+00:00') "
+        f"WHEN startswith({sql}, '-') OR startswith({sql}, '0000') THEN {early} "
+        f"ELSE concat({bare}, '+00:00') END"
+    )

@@ -99,6 +99,7 @@ def reject(writes: pa.RecordBatch, place: int, why: str) -> Rejected:
 _SAYS = re.compile(
     r"failed to parse field \[[^\]]*\] of type \[\w+\]"
     r"|object mapping for \[[^\]]*\] tried to parse field \[[^\]]*\] as object, but found a concrete value"
+    r"|mapper \[[^\]]*\] cannot be changed from type \[\w+\] to \[\w+\]"
     r"|mapping set to strict, dynamic introduction of \[[^\]]*\] within \[[^\]]*\] is not allowed"
     r"|Document contains at least one immense term in field=\"[^\"]*\""
     r"|(?:Limit of|The depth of) [\w ]+\[\d+\](?: has been exceeded)?"
@@ -107,6 +108,7 @@ _SAYS = re.compile(
     r"|field name cannot [\w ]+"
     r"|Duplicate field"
     r"|failed to parse, document is empty"
+    r"|Malformed content, found extra data after parsing"
 )
 
 

@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 from sinks._arrow import join
 
 OURS = "driftless:"
+CLAIMS = f"{OURS}names"
+"""A hash: the start of readers' names -> the follower that they belong to."""
 
 # `:` parts names everywhere in Redis, so an application's own `product:42:views` is never taken for a document's name;
 # `{` and `}` would choose the cluster slot; `%` is the escape itself.

@@ -25,6 +25,10 @@ _PASSING = {"LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN", "READONLY", "MISCONF", 
 _ACCESS = {"NOAUTH", "WRONGPASS", "NOPERM"}
 
 
+class Refused(SinkMisconfigured):
+    """One of our scripts says `GENERATION ...`: things are not as the caller believed."""
+
+
 class Script:
     """A Lua file beside this one, called by its hash."""
 
@@ -89,6 +93,17 @@ class Server:
         except (exceptions.RedisError, OSError) as exc:
             raise meaning(exc) from exc
 
+    def scan(self, prefix: str, *, page: int) -> Iterator[list[str]]:
+        """All names that start so, in pages; one that is there from beginning to end is given, now and then twice."""
+        pattern = "".join(f"\\{char}" if char in "*?[]\\" else char for char in prefix) + "*"
+        cursor = 0
+        while True:
+            cursor, found = self.call("SCAN", cursor, "MATCH", pattern, "COUNT", page)
+            for start in range(0, len(found), page):
+                yield [name.decode() for name in found[start : start + page]]
+            if not cursor:
+                return
+
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str]) -> Any:
         """Run a script that is safe to repeat."""
 
@@ -121,6 +136,8 @@ def meaning(exc: Exception) -> SinkError:
         if "CERTIFICATE_VERIFY_FAILED" in text:
             return SinkMisconfigured("Redis's certificate is not trusted", hint="Set `ca_certs`.")
         return SinkUnavailable(f"Redis does not answer: {type(exc).__name__}")
+    if code == "GENERATION":
+        return Refused(text)
     return SinkMisconfigured(f"Redis refuses: {text}")
 
 

@@ -215,7 +215,9 @@ class OpenSearchSink:
         raise SinkUnavailable(f"{why}; gave up after {self._config.retry_seconds:g} s")
 
     def _bulk(self, generation: int, writes: pa.RecordBatch) -> Verdict:
-        path = f"/{self._writes(generation)}/_bulk?require_alias=true&timeout=30s&filter_path={ANSWER}"
+        # The server waits for a shard half as long as we wait for the server: so it can still say which items it took.
+        patience = f"{round(self._config.request_seconds * 500)}ms"
+        path = f"/{self._writes(generation)}/_bulk?require_alias=true&timeout={patience}&filter_path={ANSWER}"
         status, answer = self._server.once("POST", path, bulk_body(writes), ok={400, 404, 413})
         if status == 200:
             verdict = judge(orjson.loads(answer), writes)

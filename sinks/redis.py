@@ -17,7 +17,8 @@ from driftless.errors import SinkMisconfigured, SinkUnavailable
 from driftless.sink import Applied, Rejected, SinkContext
 from sinks import HORIZON_SECONDS, SinkConfig
 from sinks._arrow import Texts, batch, join, slices, text
-from sinks._redis_names import Names, Template
+from sinks._redis_names import CLAIMS, Names, Template
+from sinks._redis_switch import switch
 from sinks._redis_wire import Script, Server, command, meaning, words
 from sinks._retry import attempts
 
@@ -62,7 +63,7 @@ class RedisSink:
     kept for the horizon.
 
     The first generation is written straight under the readers' names: a cache fills as it goes, and a name it does not
-    have yet is a miss. A later one is staged under shadow names in the same slots.
+    have yet is a miss. A later one is staged under shadow names in the same slots, and `promote` switches.
 
     The checkpoint is in the same Redis, so a server that forgot documents (restarted without its data, restored, failed
     over, flushed) has forgotten or turned back the checkpoint with them. `apply` then goes on; `save` says False.
@@ -99,6 +100,8 @@ class RedisSink:
             )
 
     def create(self, generation: int) -> None:
+        self._claim()
+
         def begin(client: Any) -> None:
             with client.pipeline(transaction=True) as both:
                 both.delete(self._names.dropped(generation))
@@ -109,9 +112,9 @@ class RedisSink:
         self._server.ask(begin)
 
     def promote(self, generation: int) -> None:
-        if self._place(generation) is not None:
-            raise SinkMisconfigured("Switching a Redis follower to a new generation cannot be done yet")
-        self._server.call("HSET", self._names.follower, "promoted", generation)
+        """In slices, when another generation is under the readers' names; see `switch`."""
+        self._settle()
+        switch(self._server, self._names, generation)
 
     def promoted(self) -> int | None:
         found = self._server.call("HGET", self._names.follower, "promoted")
@@ -119,6 +122,7 @@ class RedisSink:
 
     def drop(self, generation: int) -> None:
         """In pages; may be given again after a crash. Writers are held off first."""
+        self._settle()
         place = self._place(generation)
 
         def hold_off(client: Any) -> None:
@@ -130,12 +134,13 @@ class RedisSink:
         self._server.ask(hold_off)
         before, after = self._names.version(place)
         around = self._names.document(place)
-        for page in self._scan(before):
+        for page in self._server.scan(before, page=_PAGE):
             names = [name[len(before) : -len(after)] for name in page]
             both = page + [around[0] + name + around[1] for name in names]
             self._server.call("UNLINK", *both)
         if place is None:
             self._server.call("HDEL", self._names.follower, "live", "promoted")
+            self._server.call("HDEL", CLAIMS, self._template.prefix)
             self._live = None
 
     def close(self) -> None:
@@ -145,8 +150,28 @@ class RedisSink:
         """None for the generation under the readers' names, else its number: what `Names` takes."""
         return self._server.ask(lambda client: self._look(client, generation))
 
+    def _claim(self) -> None:
+        """Two followers that wrote the same names would undo each other's work for ever."""
+        mine = self._template.prefix
+        for name, owner in self._server.call("HGETALL", CLAIMS).items():
+            start, follower = name.decode(), owner.decode()
+            if follower != self._names.follower and (start.startswith(mine) or mine.startswith(start)):
+                raise SinkMisconfigured(
+                    f"Names that start with `{mine}` would meet those of another follower, `{follower}`, `{start}`",
+                    hint="Give each follower a `key` with a start of its own, or another database of the server.",
+                )
+        self._server.call("HSET", CLAIMS, mine, self._names.follower)
+
+    def _settle(self) -> None:
+        """Finish a switch that crashed."""
+        begun = self._server.call("HGET", self._names.follower, "switching")
+        if begun:
+            switch(self._server, self._names, int(begun))
+
     def _look(self, client: Any, generation: int) -> int | None:
-        live = client.hget(self._names.follower, "live")
+        live, switching = client.hmget(self._names.follower, "live", "switching")
+        if switching:
+            raise SinkUnavailable(f"`{self._context.follower}` is being switched to generation {int(switching)}")
         self._live = None if live is None else int(live)
         return None if self._live == generation else generation
 
@@ -259,7 +284,7 @@ class RedisSink:
         """
         place = self._place(generation)
         before, after = self._names.document(place)
-        for page in self._scan(before + self._template.prefix):
+        for page in self._server.scan(before + self._template.prefix, page=_PAGE):
             names = [name[len(before) : len(name) - len(after)] for name in page]
             known = [(name, key) for name in names if (key := self._template.key(name)) is not None]
             pairs = self._pairs(place, [name for name, _ in known])
@@ -286,15 +311,6 @@ class RedisSink:
         for document, record in zip(found[: len(names)], found[len(names) :], strict=True):
             stored = (record or b"").decode()
             yield document if document is None else document.decode(), int(stored[:19] or 0), stored.partition(" ")[2]
-
-    def _scan(self, prefix: str) -> Iterator[list[str]]:
-        pattern, cursor = _literally(prefix) + "*", 0
-        while True:
-            cursor, page = self._server.call("SCAN", cursor, "MATCH", pattern, "COUNT", _PAGE)
-            if page:
-                yield [name.decode() for name in page]
-            if not cursor:
-                return
 
     # -- the checkpoint -----------------------------------------------------------------------------------------
 
@@ -342,7 +358,3 @@ class _Turn:
 
     def left(self) -> deque[pa.RecordBatch]:
         return deque([*self._again, *(call.writes for call in self.sent), *self.unsent])
-
-
-def _literally(name: str) -> str:
-    return "".join(f"\\{char}" if char in "*?[]\\" else char for char in name)

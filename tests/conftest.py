@@ -1,0 +1,107 @@
+"""Real servers for the tests: one stack for the whole session, started when the first test asks for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import psutil
+import psycopg
+import pytest
+
+from driftless.errors import StackError
+from stack import SERVERS, Endpoints, Stack, stack_home
+from stack.server import Site
+from stack.stack import KINDS
+from tests.database import fresh_database
+
+SHARED = os.environ.get("DRIFTLESS_TEST_STACK")
+"""A stack that is started when it is down and left up at the end: saves a minute a run while writing tests."""
+
+
+def pytest_report_header() -> list[str]:
+    """Which servers the tests will run against."""
+    site = Site("", Path(), {}, None)
+    try:
+        versions = [f"{server} {KINDS[server](site).version()}" for server in SERVERS]
+    except StackError as exc:
+        return [f"servers: {exc}"]
+    return [f"servers: {', '.join(versions)}"]
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[Stack]:
+    """All five servers, for this session alone. One that does not start fails the tests that need it."""
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    _sweep()
+    stack = Stack(SHARED or f"test-{os.getpid()}")
+    try:
+        stack.up(print)
+        yield stack
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if SHARED is None:
+            stack.destroy()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """SIGTERM ends the session as Ctrl-C does, so that its servers end with it."""
+    raise KeyboardInterrupt
+
+
+def _sweep() -> None:
+    """Remove the stacks of sessions that were killed before they could."""
+    for folder in (stack_home() / "stacks").glob("test-*"):
+        owner = re.fullmatch(r"test-(\d+)", folder.name)
+        if owner and not psutil.pid_exists(int(owner[1])):
+            Stack(folder.name).destroy()
+
+
+@pytest.fixture(scope="session")
+def endpoints(stack: Stack) -> Endpoints:
+    """Where the session's servers listen."""
+    found = stack.endpoints()
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="session")
+def opensearch_url(request: pytest.FixtureRequest) -> str:
+    return os.environ.get("DRIFTLESS_TEST_OPENSEARCH") or _endpoints(request).opensearch
+
+
+@pytest.fixture(scope="session")
+def redis_url(request: pytest.FixtureRequest) -> str:
+    return os.environ.get("DRIFTLESS_TEST_REDIS") or _endpoints(request).redis
+
+
+def _endpoints(request: pytest.FixtureRequest) -> Endpoints:
+    """Only now is the stack started: a store that is given by its URL needs none."""
+    found: Endpoints = request.getfixturevalue("endpoints")
+    return found
+
+
+@pytest.fixture
+def database(endpoints: Endpoints) -> Iterator[str]:
+    """The DSN of a database for one test alone."""
+    with fresh_database(endpoints.postgres) as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="module")
+def module_database(endpoints: Endpoints) -> Iterator[str]:
+    """The DSN of a database that the tests of one module share."""
+    with fresh_database(endpoints.postgres) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def connection(database: str) -> Iterator[psycopg.Connection]:
+    """A connection to this test's database; every statement commits by itself."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        yield connection

@@ -1,0 +1,138 @@
+"""A TCP proxy that breaks connections the way networks do, on demand and so that a test can see that it did."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit, urlunsplit
+
+
+class Proxy:
+    """Stands between a client and a server on 127.0.0.1; the client uses `url`.
+
+    `lose_reply_to(mark)`: the next request that holds `mark` reaches the server, and when the server has answered, the
+    connection is cut instead: it landed, and the answer was lost. `refuse`: as if the server were down, until `accept`.
+    `hold`: requests are kept back until `let_go`. `faults` counts the answers lost.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._target = urlsplit(url)
+        self._listener: socket.socket | None = None
+        self._port = 0
+        self._mark = b""
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self.faults = 0
+
+    def __enter__(self) -> Self:
+        self.accept()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.refuse()
+        self._flowing.set()
+
+    @property
+    def url(self) -> str:
+        user, at, _ = self._target.netloc.rpartition("@")
+        return urlunsplit(self._target._replace(netloc=f"{user}{at}127.0.0.1:{self._port}"))
+
+    def lose_reply_to(self, mark: bytes) -> None:
+        self._mark = mark
+
+    def hold(self) -> None:
+        self._flowing.clear()
+
+    def let_go(self) -> None:
+        self._flowing.set()
+
+    def accept(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", self._port))
+        self._port = self._listener.getsockname()[1]
+        threading.Thread(target=self._serve, args=(self._listener,), daemon=True).start()
+
+    def refuse(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener:
+            # A thread that waits in accept() keeps the socket alive after close(): wake it up first.
+            listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+        with self._lock:
+            ends, self._open = self._open, set()
+        for end in ends:
+            _cut(end)
+
+    def _serve(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection((self._target.hostname or "", self._target.port or 0))
+            except OSError:
+                _cut(client)
+                continue
+            with self._lock:
+                self._open |= {client, server}
+            _Pair(self, client, server)
+
+    def _marked(self, seen: bytes) -> bool:
+        """Whether this request is the one to lose; only once."""
+        with self._lock:
+            if not self._mark or self._mark not in seen:
+                return False
+            self._mark = b""
+            return True
+
+
+class _Pair:
+    """One connection: a thread for each direction."""
+
+    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
+        self._proxy, self._client, self._server = proxy, client, server
+        self._lose = False
+        threading.Thread(target=self._requests, daemon=True).start()
+        threading.Thread(target=self._replies, daemon=True).start()
+
+    def _requests(self) -> None:
+        seen = b""
+        try:
+            while data := self._client.recv(1 << 16):
+                self._proxy._flowing.wait(60)
+                # A mark may come in two parts.
+                seen = seen[-100:] + data
+                if self._proxy._marked(seen):
+                    self._lose = True
+                self._server.sendall(data)
+        except OSError:
+            pass
+        self._end()
+
+    def _replies(self) -> None:
+        try:
+            while data := self._server.recv(1 << 16):
+                if self._lose:
+                    self._proxy.faults += 1
+                    break
+                self._client.sendall(data)
+        except OSError:
+            pass
+        self._end()
+
+    def _end(self) -> None:
+        _cut(self._client)
+        _cut(self._server)
+
+
+def _cut(end: socket.socket) -> None:
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+    end.close()

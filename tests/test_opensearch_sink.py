@@ -1,0 +1,267 @@
+"""OpenSearch against the suite, and what is its own: the alias that guards writes, shards, reasons without values."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+import urllib3
+
+from driftless.errors import SinkMisconfigured
+from driftless.sink import Applied, Rejected, Sink
+from sinks._opensearch_bulk import bulk_body
+from sinks._opensearch_server import Server
+from tests.sink_suite import SinkSuite
+from tests.store_case import Opener, delete, rows, stored, upsert, writes
+
+pytestmark = pytest.mark.server
+
+
+def ask(url: str, method: str, path: str, body: object = None) -> tuple[int, Any]:
+    """A plain request, as another client of the server would make it."""
+    answer = urllib3.request(
+        method,
+        url.rstrip("/") + path,
+        body=None if body is None else orjson.dumps(body),
+        headers={"content-type": "application/json"},
+    )
+    return answer.status, orjson.loads(answer.data)
+
+
+class TestOpenSearchSink(SinkSuite):
+    kind = "opensearch"
+    apply_mark = b"/_bulk"
+    save_mark = b"PUT /.driftless"
+    refusal = "mapper_parsing_exception: failed to parse field [n] of type [long]; illegal_argument_exception"
+
+    @pytest.fixture
+    def store_url(self, opensearch_url: str) -> str:
+        return opensearch_url
+
+    def config(self, url: str, name: str) -> dict[str, Any]:
+        return {"url": url, "index": name}
+
+    def as_reader(self, url: str, name: str, key: str) -> str | None:
+        answer = urllib3.request("GET", f"{url.rstrip('/')}/{name}/_source/{key}")
+        return answer.data.decode() if answer.status == 200 else None
+
+    def refusable(self, url: str, name: str, key: str) -> str:  # noqa: ARG002
+        for setting in (f"/{name}-1/_close", f"/{name}-1/_open"):
+            if setting.endswith("_open"):
+                ask(url, "PUT", f"/{name}-1/_settings", {"index.mapping.ignore_malformed": False})
+            ask(url, "POST", setting)
+        ask(url, "PUT", f"/{name}-1/_mapping", {"properties": {"n": {"type": "long"}}})
+        return '{"n":"SECRET"}'
+
+    # -- the place ----------------------------------------------------------------------------------------------
+
+    def test_an_index_deleted_under_a_running_follower_is_loud_and_not_made_anew(
+        self, sink: Sink, generation: int, store_url: str, name: str
+    ) -> None:
+        sink.apply(generation, writes(upsert("1", 1, {})))
+        sink.save(generation, "a", expected=None)
+        ask(store_url, "DELETE", f"/{name}-1")
+        for late in (upsert("1", 2, {}), delete("1", 2)):
+            with pytest.raises(SinkMisconfigured, match=f"`{name}-1` is gone") as raised:
+                sink.apply(generation, writes(late))
+            assert "driftless rebuild" in raised.value.hint
+        assert ask(store_url, "GET", f"/_cat/indices/{name}*?format=json")[1] == []
+        assert sink.load(generation) is None
+        assert sink.save(generation, "b", expected="a") is False
+
+    def test_an_index_made_anew_has_no_checkpoint(
+        self, opened: Opener, sink: Sink, generation: int, store_url: str, name: str
+    ) -> None:
+        sink.save(generation, "a", expected=None)
+        ask(store_url, "DELETE", f"/{name}-1")
+        opened().create(generation)
+        assert sink.save(generation, "b", expected="a") is False
+        assert sink.load(generation) is None
+        assert sink.save(generation, "b", expected=None) is True
+
+    def test_an_index_that_is_not_ours_is_left_alone(self, sink: Sink, store_url: str, name: str) -> None:
+        ask(store_url, "PUT", f"/{name}-1")
+        with pytest.raises(SinkMisconfigured, match=f"index `{name}-1` that is not ours"):
+            sink.create(1)
+        with pytest.raises(SinkMisconfigured, match="not ours to drop"):
+            sink.drop(1)
+        ask(store_url, "DELETE", f"/{name}-1")
+
+    def test_a_readers_name_that_is_an_index_is_refused_with_a_hint(
+        self, sink: Sink, generation: int, store_url: str, name: str
+    ) -> None:
+        ask(store_url, "PUT", f"/{name}")
+        for attempt in (sink.check, lambda: sink.promote(generation), lambda: sink.create(2)):
+            with pytest.raises(SinkMisconfigured, match=f"`{name}` is an index") as raised:
+                attempt()
+            assert "_reindex" in raised.value.hint
+        ask(store_url, "DELETE", f"/{name}")
+
+    def test_a_readers_name_that_leads_elsewhere_is_refused(
+        self, sink: Sink, generation: int, store_url: str, name: str
+    ) -> None:
+        ask(store_url, "PUT", f"/other-{name}", {"aliases": {name: {}}})
+        with pytest.raises(SinkMisconfigured, match=f"leads to `other-{name}`"):
+            sink.promote(generation)
+        ask(store_url, "DELETE", f"/other-{name}")
+
+    def test_settings_and_mapping_are_the_operators(self, opened: Opener, store_url: str, name: str) -> None:
+        mapping = {"dynamic": "strict", "properties": {"n": {"type": "long"}}}
+        opened(settings={"index": {"number_of_shards": 3}, "refresh_interval": "7s"}, mapping=mapping).create(1)
+        _, answer = ask(store_url, "GET", f"/{name}-1?flat_settings=true")
+        made = answer[f"{name}-1"]
+        assert made["settings"]["index.number_of_shards"] == "3"
+        assert made["settings"]["index.refresh_interval"] == "7s"
+        assert made["settings"]["index.gc_deletes"] == "3600s"
+        assert made["mappings"].pop("_meta") == {"driftless": {"pipeline": "suite", "follower": name, "generation": 1}}
+        assert made["mappings"] == mapping
+
+    def test_a_mapping_the_server_refuses_stops_with_its_reason(self, opened: Opener) -> None:
+        with pytest.raises(SinkMisconfigured, match=r"No handler for type \[lnog\]"):
+            opened(mapping={"properties": {"n": {"type": "lnog"}}}).create(1)
+
+    # -- documents ----------------------------------------------------------------------------------------------
+
+    def test_without_a_mapping_no_document_is_refused_for_a_guessed_type(self, sink: Sink, generation: int) -> None:
+        documents = [
+            '{"v":1}',
+            '{"v":1.5}',
+            '{"v":"2024-01-01"}',
+            '{"v":"NaN"}',
+            f'{{"v":{"9" * 40}}}',
+            '{"v":{"a":1}}',
+        ]
+        batch = writes(*(upsert(str(n), 1, document) for n, document in enumerate(documents)))
+        assert sink.apply(generation, batch) == Applied(written=len(documents))
+        assert [text for _, _, text in rows(sink.read(generation, [str(n) for n in range(6)]))] == documents
+
+    def test_keys_the_server_cannot_take_are_rejected_one_by_one(self, sink: Sink, generation: int) -> None:
+        long, longest = "é" * 257, "é" * 256
+        batch = writes(upsert(long, 1, {}), upsert("", 2, {}), upsert(longest, 3, {}), delete(long, 4))
+        too_long = "the key's text is longer than the 512 bytes an `_id` may have"
+        assert sink.apply(generation, batch) == Applied(
+            written=1,
+            rejected=(
+                Rejected(long, 1, too_long),
+                Rejected(long, 4, too_long),
+                Rejected("", 2, "illegal_argument_exception: if _id is specified it must not be empty"),
+            ),
+        )
+        assert stored(sink, generation, longest, long, "") == {longest: (3, {})}
+
+    def test_what_is_not_json_cannot_break_out_of_its_document(self, sink: Sink, generation: int) -> None:
+        evil = '{"a":1}\n{"delete":{"_id":"victim","version":99,"version_type":"external"}}\n'
+        sink.apply(generation, writes(upsert("victim", 1, {"safe": True})))
+        extra = "illegal_argument_exception: Malformed content, found extra data after parsing"
+        why = f"mapper_parsing_exception; {extra}"
+        applied = sink.apply(generation, writes(upsert("evil", 1, evil), upsert("2", 1, {})))
+        assert applied == Applied(written=1, rejected=(Rejected("evil", 1, why),))
+        assert stored(sink, generation, "victim") == {"victim": (1, {"safe": True})}
+
+    @pytest.mark.parametrize(
+        ("document", "reason"),
+        [
+            ("", "mapper_parsing_exception: failed to parse, document is empty"),
+            ("[1]", "mapper_parsing_exception; not_x_content_exception"),
+            ('{"a":1,"a":2}', "mapper_parsing_exception; json_parse_exception: Duplicate field"),
+            (
+                '{"":"SECRET"}',
+                "mapper_parsing_exception; illegal_argument_exception: field name cannot be an empty string",
+            ),
+            (
+                '{"a":' * 30 + '"SECRET"' + "}" * 30,
+                "mapper_parsing_exception; parse_exception: "
+                "The depth of the field has exceeded the allowed limit of [20]",
+            ),
+            (
+                '{"a":[true,"SECRET"]}',
+                "illegal_argument_exception: mapper [a] cannot be changed from type [boolean] to [text]",
+            ),
+            (
+                "{" + ",".join(f'"f{n}":"SECRET"' for n in range(1001)) + "}",
+                "illegal_argument_exception: Limit of total fields [1000] has been exceeded",
+            ),
+        ],
+        ids=["empty", "array", "duplicate", "no name", "deep", "mixed", "wide"],
+    )
+    def test_reasons_name_the_problem_and_no_value(
+        self, sink: Sink, generation: int, document: str, reason: str
+    ) -> None:
+        applied = sink.apply(generation, writes(upsert("1", 1, document), upsert("2", 1, {})))
+        assert applied == Applied(written=1, rejected=(Rejected("1", 1, reason),))
+
+    def test_scan_covers_every_shard_once(self, opened: Opener) -> None:
+        sink = opened(settings={"number_of_shards": 3})
+        sink.create(1)
+        items = [upsert(str(n), n, {"n": n}) for n in range(1, 3501)]
+        sink.apply(1, writes(*items))
+        assert sorted(row for batch in sink.scan(1) for row in rows(batch)) == sorted(items)
+
+    # -- faults -------------------------------------------------------------------------------------------------
+
+    def test_only_what_was_refused_for_now_is_sent_again(
+        self, opened: Opener, store_url: str, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # On one node, only one of the two shards can start.
+        one_shard = {"number_of_shards": 2, "routing.allocation.total_shards_per_node": 1}
+        sink = opened(settings=one_shard, request_seconds=2)
+        sink.create(1)
+        sent: list[list[str | None]] = []
+        prepare = bulk_body
+
+        def noted(batch: pa.RecordBatch) -> bytes:
+            sent.append(batch.column("key").to_pylist())
+            if len(sent) == 3:
+                ask(store_url, "PUT", f"/{name}-1/_settings", {"index.routing.allocation.total_shards_per_node": -1})
+            return prepare(batch)
+
+        monkeypatch.setattr("sinks.opensearch.bulk_body", noted)
+        keys = [str(n) for n in range(20)]
+        assert sink.apply(1, writes(*(upsert(key, 1, {}) for key in keys))) == Applied(written=20)
+        assert sent[0] == keys
+        assert 0 < len(sent[1]) < 20
+        assert sent[2] == sent[1]
+        assert sink.count(1) == 20
+
+    def test_a_block_on_the_index_stops_the_follower(
+        self, sink: Sink, generation: int, store_url: str, name: str
+    ) -> None:
+        ask(store_url, "PUT", f"/{name}-1/_settings", {"index.blocks.write": True})
+        with pytest.raises(
+            SinkMisconfigured, match=f"forbids writing to `{name}-1`: cluster_block_exception"
+        ) as raised:
+            sink.apply(generation, writes(upsert("1", 1, {})))
+        assert "block" in raised.value.hint
+        ask(store_url, "PUT", f"/{name}-1/_settings", {"index.blocks.write": False})
+
+    def test_a_request_larger_than_a_gateway_takes_is_cut_in_two(
+        self, sink: Sink, generation: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        once = Server.once
+
+        def narrow(self: Any, method: str, path: str, body: bytes | None, **rest: Any) -> tuple[int, str]:
+            if "_bulk" in path and len(body or b"") > 300:
+                return 413, "Request Entity Too Large"
+            return once(self, method, path, body, **rest)
+
+        monkeypatch.setattr(Server, "once", narrow)
+        batch = writes(*(upsert(str(n), 1, {"n": n}) for n in range(9)), upsert("large", 1, {"a": "x" * 300}))
+        why = "the document is larger than the server takes"
+        assert sink.apply(generation, batch) == Applied(written=9, rejected=(Rejected("large", 1, why),))
+
+    def test_a_write_held_up_on_its_way_comes_too_late(
+        self, opened: Opener, sink: Sink, generation: int, proxy: Any
+    ) -> None:
+        zombie = opened(proxy.url)
+        zombie.apply(generation, writes(upsert("0", 1, {})))
+        proxy.hold()
+        late = threading.Thread(target=zombie.apply, args=(generation, writes(upsert("1", 8, {}))))
+        late.start()
+        sink.apply(generation, writes(upsert("1", 7, {}), delete("1", 9)))
+        proxy.let_go()
+        late.join(60)
+        assert not late.is_alive(), "the late write did not end within 60 s"
+        assert stored(sink, generation, "1") == {}

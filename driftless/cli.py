@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import signal
 import sys
 import time
@@ -154,16 +153,9 @@ def _secret(config: Config, password: object, *, store: bool) -> str | None:
             hint="it must not be stored in Connect: give a reference to one of the worker's config providers, "
             "as in `connect: {password: 'file:/etc/connect/shop.properties:password'}`",
         )
-    path = stack.secrets_dir / f"{config.name}.properties"
     if store:
-        escaped = str(password).replace("\\", "\\\\")
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        if os.geteuid() == 0:
-            # The worker runs as the folder's owner.
-            os.fchown(descriptor, path.parent.stat().st_uid, -1)
-        with os.fdopen(descriptor, "w") as secret:
-            secret.write(f"password={escaped}\n")
-    return f"${{file:{path}:password}}"
+        stack.write_secret(config.name, str(password))
+    return f"${{dir:{stack.secrets_dir}:{config.name}}}"
 
 
 def _findings(config: Config, places: Any) -> tuple[list[Any], bool]:

@@ -132,13 +132,13 @@ def load(path: Path, sinks: Mapping[str, type[BaseModel]]) -> Config:
             name: _follower(file, ("followers", name), entry, sinks, problems) for name, entry in followers.items()
         }
     _qualify(data)
+    problems += _references(file, data)
+    config = None
     try:
         config = Config.model_validate(data)
     except ValidationError as exc:
         problems += [_problem(file, error) for error in exc.errors(include_url=False, include_input=False)]
-        raise ConfigError(*sorted(set(problems), key=_by_line)) from None
-    problems += _references(file, config)
-    if problems:
+    if problems or config is None:
         raise ConfigError(*sorted(set(problems), key=_by_line))
     return config
 
@@ -156,7 +156,7 @@ def _follower(
     if len(kinds) != 1:
         if len(kinds) > 1 or not set(entry) - {"view"}:
             problems.append(file.at(at, f"name exactly one kind of store: {', '.join(sorted(sinks))}"))
-        return {"view": entry.get("view", ""), "kind": "", "sink": {}}
+        return {**({"view": entry["view"]} if "view" in entry else {}), "kind": "", "sink": {}}
     kind = kinds[0]
     try:
         sinks[kind].model_validate(entry[kind])
@@ -184,22 +184,37 @@ def _qualified(table: object) -> str:
     return str(table) if "." in str(table) else f"public.{table}"
 
 
-def _references(file: YamlFile, config: Config) -> list[str]:
+def _references(file: YamlFile, data: dict[str, object]) -> list[str]:
+    """Names that lead nowhere, in a file that may have other mistakes too."""
+
+    def entries(*path: str) -> dict[str, object]:
+        node: object = data
+        for part in path:
+            node = node.get(part) if isinstance(node, dict) else None
+        return node if isinstance(node, dict) else {}
+
     problems = []
-    for name, view in config.views.items():
-        if view.root not in config.source.tables:
-            known = did_you_mean(view.root, config.source.tables)
-            problems.append(file.at(("views", name, "root"), f"{view.root} is not under source.tables{known}"))
-    for name, follower in config.followers.items():
-        if follower.view not in config.views:
-            known = did_you_mean(follower.view, config.views)
-            problems.append(file.at(("followers", name, "view"), f"there is no view `{follower.view}`{known}"))
+    tables, views = entries("source", "tables"), entries("views")
+    for name in views:
+        root = entries("views", name).get("root")
+        if isinstance(root, str) and root not in tables:
+            what = f"{root} is not under source.tables{did_you_mean(root, tables)}"
+            problems.append(file.at(("views", name, "root"), what))
+    for name in entries("followers"):
+        view = entries("followers", name).get("view")
+        if isinstance(view, str) and view not in views:
+            problems.append(
+                file.at(("followers", name, "view"), f"there is no view `{view}`{did_you_mean(view, views)}")
+            )
     return problems
 
 
 def _problem(file: YamlFile, error: Mapping[str, Any], model: type[BaseModel] | None = None) -> str:
     # pydantic names the member of a union in the location; the file has no such key.
     loc = tuple(part for part in error["loc"] if part not in ("tuple[str, ...]", "dict[str,str]"))
+    match loc:
+        case ("source", "tables", str(table), *rest) if table not in file.data["source"]["tables"]:  # type: ignore[index]
+            loc = ("source", "tables", table.removeprefix("public."), *rest)
     if error["type"] == "extra_forbidden":
         key = str(loc[-1])
         if key in NOT_YET:

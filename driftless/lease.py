@@ -12,7 +12,7 @@ import psutil
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from driftless import names
-from driftless.control import LEASE_SECONDS, Control, absorb, encode
+from driftless.control import LEASE_SECONDS, Control, Fact, absorb, encode
 from driftless.errors import Fenced, SourceUnavailable
 from driftless.kafka import TIMEOUT, Setting, kafka_error
 
@@ -36,7 +36,8 @@ class Holder:
         if self.host != socket.gethostname():
             return False
         try:
-            return psutil.Process(self.pid).create_time() != self.started
+            process = psutil.Process(self.pid)
+            return process.create_time() != self.started or process.status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return True
 
@@ -57,43 +58,53 @@ class Lease:
         self.follower = follower
         self._holder = Holder.here()
         self.token = self._outwait(on_wait) + 1
-        settings: dict[str, Setting] = {
-            "transactional.id": names.lease_id(control.pipeline, follower),
-            "transaction.timeout.ms": int(LEASE_SECONDS * 1000),
-        }
-        self._producer: Producer = control.kafka.producer(**settings)
-        self._transaction(lambda: self._producer.init_transactions(TIMEOUT))
+        self._producer: Producer | None = None
         self.write({})
 
+    def _open(self) -> Producer:
+        """A producer with this follower's id, after which every older one is fenced.
+
+        Not where another runner has taken over since: it would be the one that is fenced.
+        """
+        fact = self._control.read().facts.get(self._key)
+        if fact is not None:
+            token = int(str(fact.value["token"]))
+            if token > self.token or (token == self.token and _holder(fact) != self._holder):
+                raise self._fenced()
+        settings: dict[str, Setting] = {
+            "transactional.id": names.lease_id(self._control.pipeline, self.follower),
+            "transaction.timeout.ms": int(LEASE_SECONDS * 1000),
+        }
+        self._producer = self._control.kafka.producer(**settings)
+        self._producer.init_transactions(TIMEOUT)
+        return self._producer
+
     def write(self, facts: Mapping[str, dict[str, object]], *, held: bool = True) -> None:
-        """Renew the lease and write facts with it, all or none. Raises Fenced when another runner took over."""
+        """Renew the lease and write facts with it, all or none. Raises Fenced when another runner took over.
+
+        After SourceUnavailable it may be called again: it then makes sure first that the lease is still ours.
+        """
         lease = {"held": held, "token": self.token, **vars(self._holder)}
-
-        def transaction() -> None:
-            self._producer.begin_transaction()
+        try:
+            producer = self._producer or self._open()
+            producer.begin_transaction()
             for key, value in {self._key: lease, **facts}.items():
-                self._producer.produce(self._control.topic, key=key.encode(), value=encode(value))
-            self._producer.commit_transaction(TIMEOUT)
+                producer.produce(self._control.topic, key=key.encode(), value=encode(value))
+            producer.commit_transaction(TIMEOUT)
+        except KafkaException as exc:
+            self._producer = None
+            error: KafkaError = exc.args[0]
+            if error.code() in _FENCED:
+                raise self._fenced() from exc
+            raise kafka_error(error, self._control.topic) from exc
 
-        self._transaction(transaction)
+    def _fenced(self) -> Fenced:
+        hint = "only one process may run a follower; stop one of the two"
+        return Fenced(f"another runner took over the follower `{self.follower}`", hint=hint)
 
     def release(self, facts: Mapping[str, dict[str, object]]) -> None:
         """Write the last facts and let another runner start at once."""
         self.write(facts, held=False)
-
-    def _transaction(self, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except KafkaException as exc:
-            error: KafkaError = exc.args[0]
-            if error.code() in _FENCED:
-                raise Fenced(
-                    f"another runner took over the follower `{self.follower}`",
-                    hint="only one process may run a follower; stop one of the two",
-                ) from exc
-            if error.txn_requires_abort():
-                self._producer.abort_transaction(TIMEOUT)
-            raise kafka_error(error, self._control.topic) from exc
 
     def _outwait(self, on_wait: Callable[[str], None]) -> int:
         """The last token, once nobody holds the lease; raises Fenced when its holder shows that it is alive.
@@ -104,7 +115,7 @@ class Lease:
         if fact is None:
             return 0
         token = int(str(fact.value["token"]))
-        holder = Holder(str(fact.value["host"]), int(str(fact.value["pid"])), float(str(fact.value["started"])))
+        holder = _holder(fact)
         if not fact.value["held"] or holder.surely_gone():
             return token
         on_wait(f"{self.follower}: waiting up to {LEASE_SECONDS:.0f} s for the lease of {holder}")
@@ -129,3 +140,8 @@ class Lease:
         finally:
             consumer.close()
         return token
+
+
+def _holder(fact: Fact) -> Holder:
+    value = fact.value
+    return Holder(str(value["host"]), int(str(value["pid"])), float(str(value["started"])))

@@ -28,6 +28,7 @@ SLICE_OFFSETS = 100_000
 IDLE_SECONDS = 0.01
 SAVE_SECONDS = 1.0
 """How often the checkpoint is written: bounds what is repeated, and how soon a store that lost data is noticed."""
+COUNT_SECONDS = 5.0
 RETRY_SECONDS = 30.0
 
 
@@ -139,6 +140,7 @@ class Follow:
         self._saved: str | None = None
         self._save_at = 0.0
         self._at_head = 0.0
+        self._count_at = 0.0
 
     def run(self) -> None:
         """Follow until `stop` is set or an error ends it; the error is left in `progress.error`."""
@@ -299,7 +301,9 @@ class Follow:
             _log.warning("%s: the store lost what it had acknowledged; following again", self.job.follower)
             return
         self._saved = text
-        progress.documents = self._sink.count(self.job.generation)
+        if progress.documents is None or time.monotonic() >= self._count_at:
+            progress.documents = self._sink.count(self.job.generation)
+            self._count_at = time.monotonic() + COUNT_SECONDS
         progress.changed.set()
 
 

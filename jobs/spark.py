@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+_LOGGING = Path(__file__).with_name("log4j2.properties")
 ARROW_ROWS = 5_000
 """Rows of an Arrow batch on the executors: bounds the memory of a Python worker and the size of one write."""
 
@@ -23,7 +26,7 @@ def session(jars: Sequence[Path], *, master: str = "local[2]", memory: str = "1g
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Dlog4j2.level=error",
+        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Dlog4j2.configurationFile={_LOGGING.as_uri()}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.speculation": "false",  # a second copy of a task would only write everything twice
@@ -39,9 +42,13 @@ def session(jars: Sequence[Path], *, master: str = "local[2]", memory: str = "1g
         "spark.sql.json.enableExactStringParsing": "true",
         # A misread date must be an error, not null.
         "spark.sql.ansi.enabled": "true",
-        "spark.log.level": "ERROR",
     }
     builder = SparkSession.builder.master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    interrupt = signal.getsignal(signal.SIGINT)
+    spark = builder.getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        # Spark puts its own handler in place, which cancels every job; how to end is the caller's affair.
+        signal.signal(signal.SIGINT, interrupt)
+    return spark

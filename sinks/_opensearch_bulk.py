@@ -42,7 +42,7 @@ def _json_text(keys: Any) -> Any:
 def _one_line(documents: Any) -> Any:
     # In JSON a bare newline can only stand between tokens, where a space means the same; in the bulk format it would
     # end the document, and what follows would be read as the next command.
-    if pc.any(pc.match_substring(documents, "\n")).as_py():
+    if b"\n" in Texts(documents):
         return pc.replace_substring(documents, "\n", " ")
     return documents
 

@@ -22,8 +22,12 @@ class Checkpoints:
     def __init__(self, server: Server, context: SinkContext) -> None:
         self._server = server
         self._follower = context.follower
-        self.index = f".driftless-{context.pipeline}"
+        self._index = f".driftless-{context.pipeline}"
         self._histories: dict[str, str] = {}
+
+    def create(self) -> None:
+        hidden = {"index.hidden": True, "number_of_shards": 1, "auto_expand_replicas": "0-1"}
+        self._server.create(self._index, {"settings": hidden, "mappings": {"enabled": False}})
 
     def load(self, generation: int, alias: str) -> str | None:
         self._histories.clear()  # an index restored over itself keeps its UUID: look again
@@ -48,14 +52,16 @@ class Checkpoints:
         self._server.call("DELETE", self._path(generation), ok={404})
 
     def _path(self, generation: int) -> str:
-        return f"/{self.index}/_doc/{quote(f'{self._follower}-{generation}', safe='')}"
+        return f"/{self._index}/_doc/{quote(f'{self._follower}-{generation}', safe='')}"
 
     def _read(self, generation: int, store: str) -> tuple[str | None, str]:
         """The checkpoint of that store, and the condition under which it may be replaced."""
         status, answer = self._server.call("GET", self._path(generation), ok={404})
+        entry = orjson.loads(answer)
+        if "error" in entry:  # there is no index, or no longer
+            self.create()
         if status == 404:
             return None, "op_type=create"
-        entry = orjson.loads(answer)
         condition = f"if_seq_no={entry['_seq_no']}&if_primary_term={entry['_primary_term']}"
         source = entry["_source"]
         return (source["checkpoint"] if source["store"] == store else None), condition

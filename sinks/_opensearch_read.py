@@ -17,7 +17,7 @@ from sinks._opensearch_bulk import MAX_ID_BYTES, reason
 from sinks._opensearch_server import Server
 
 _KEEP_OPEN = "5m"  # between two pages of a scan: as long as the reader may take over one page
-_PAGE = 1000
+_PAGE = 500
 _SOURCE = '"_source":'
 
 

@@ -77,6 +77,13 @@ class Server:
         settings = found["settings"]
         return Index(name, settings["index.uuid"], int(settings["index.number_of_shards"]))
 
+    def create(self, name: str, body: object) -> None:
+        """Make an index; it may be there already."""
+        status, answer = self.call("PUT", f"/{name}", body, ok={400})
+        if status == 400 and (error := orjson.loads(answer)["error"])["type"] != "resource_already_exists_exception":
+            # The operator's own settings and mapping are at fault, no row is: the server may be quoted.
+            raise SinkMisconfigured(f"OpenSearch does not make the index `{name}`: {error['reason']}")
+
     def close(self) -> None:
         self._connection.close()
         del self._connection

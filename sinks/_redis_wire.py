@@ -9,13 +9,14 @@ from hashlib import sha1
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow.compute as pc
 import redis
 from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from driftless.errors import SinkError, SinkMisconfigured, SinkUnavailable
-from sinks._arrow import join, length, text
+from sinks._arrow import length, text
 from sinks._retry import attempts
 
 T = TypeVar("T")
@@ -150,6 +151,7 @@ def _word(word: bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(word), word)
 
 
-def words(texts: Any) -> Any:
-    """A column of texts, each as a word of a prepared command."""
-    return join("$", text(length(texts)), "\r\n", texts, "\r\n")
+def words(before: str, texts: Any, after: str = "") -> tuple[Any, ...]:
+    """A column of texts, each as a word of a prepared command; to be joined."""
+    around = len(before.encode()) + len(after.encode())
+    return "$", text(pc.add(length(texts), around)), f"\r\n{before}", texts, f"{after}\r\n"

@@ -17,7 +17,7 @@ def pause(tries: int) -> float:
     Full jitter: writers that were refused together must not come back together.
     """
     # Not a secret: random is there to spread the load.
-    return random.uniform(0, min(CAP_SECONDS, BASE_SECONDS * 2.0 ** min(tries, 32)))  # noqa: S311
+    return random.uniform(0, min(CAP_SECONDS, BASE_SECONDS * 2.0 ** min(tries, 32)))
 
 
 def attempts(seconds: float) -> Iterator[int]:

@@ -145,14 +145,13 @@ class OpenSearchSink:
             "mappings": mapping | {"_meta": {"driftless": self._mark(generation)}},
             "aliases": {self._writes(generation): {"is_hidden": True}},
         }
-        self._create_index(self._name(generation), body)
+        self._server.create(self._name(generation), body)
         if self._mark_of(self._name(generation)) != self._mark(generation):
             raise SinkMisconfigured(
                 f"There is an index `{self._name(generation)}` that is not ours",
                 hint="Choose another `index` for this follower, or delete that one.",
             )
-        hidden = {"index.hidden": True, "number_of_shards": 1, "auto_expand_replicas": "0-1"}
-        self._create_index(self._checkpoints.index, {"settings": hidden, "mappings": {"enabled": False}})
+        self._checkpoints.create()
 
     def promote(self, generation: int) -> None:
         """One call that changes all aliases or none."""
@@ -310,12 +309,6 @@ class OpenSearchSink:
                     hint="Choose another `index` for this follower, or remove that alias.",
                 )
         return list(holders)
-
-    def _create_index(self, name: str, body: Mapping[str, object]) -> None:
-        status, answer = self._server.call("PUT", f"/{name}", body, ok={400})
-        if status == 400 and (error := orjson.loads(answer)["error"])["type"] != "resource_already_exists_exception":
-            # The operator's own settings and mapping are at fault, no row is: the server may be quoted.
-            raise SinkMisconfigured(f"OpenSearch does not make the index `{name}`: {error['reason']}")
 
     def _gone(self, generation: int, why: str) -> SinkMisconfigured:
         return SinkMisconfigured(

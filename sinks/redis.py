@@ -243,14 +243,15 @@ class RedisSink:
     def _calls(self, generation: int, writes: pa.RecordBatch) -> list[_Call]:
         place = None if self._live == generation else generation
         names = self._template.names(writes.column("key"))
-        digits = pc.utf8_lpad(text(writes.column("version")), 19, "0")
-        deleted: Any = pc.is_null(writes.column("document"))
+        document, version = self._names.document(place), self._names.version(place)
+        keys = Texts(join(*words(document[0], names, document[1]), *words(version[0], names, version[1])))
+        documents = writes.column("document")
+        deleted: Any = pc.is_null(documents)
+        digits = pc.ascii_lpad(text(writes.column("version")), 19, "0")
         records = join(digits, pc.if_else(deleted, pa.scalar("-"), pa.scalar("+")), str(generation))
         if len(self._context.key_columns) > 1:
             records = join(records, " ", writes.column("key"))
-        around, version = self._names.document(place), self._names.version(place)
-        keys = Texts(join(words(join(around[0], names, around[1])), words(join(version[0], names, version[1]))))
-        values = Texts(join(words(records), words(pc.fill_null(writes.column("document"), pa.scalar("")))))
+        values = Texts(join(*words("", records), *words("", pc.fill_null(documents, pa.scalar("")))))
         fixed = command(self._names.follower, self._names.generation(generation))
         settings = command(str(generation), "live" if place is None else "shadow", str(HORIZON_SECONDS))
         calls, start = [], 0

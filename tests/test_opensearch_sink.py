@@ -11,7 +11,8 @@ import pytest
 import urllib3
 
 from driftless.errors import SinkMisconfigured
-from driftless.sink import Applied, Rejected, Sink
+from driftless.sink import Applied, Rejected, Sink, SinkContext
+from sinks import open_sink
 from sinks._opensearch_bulk import bulk_body
 from sinks._opensearch_server import Server
 from tests.sink_suite import SinkSuite
@@ -81,6 +82,21 @@ class TestOpenSearchSink(SinkSuite):
         assert sink.save(generation, "b", expected="a") is False
         assert sink.load(generation) is None
         assert sink.save(generation, "b", expected=None) is True
+
+    def test_a_checkpoint_index_that_was_deleted_is_a_lost_checkpoint(self, store_url: str, name: str) -> None:
+        hidden = f"/.driftless-of-{name}"
+        sink = open_sink("opensearch", self.config(store_url, name), SinkContext(f"of-{name}", name, ("id",)))
+        sink.create(1)
+        assert sink.save(1, "a", expected=None) is True
+        ask(store_url, "DELETE", hidden)
+        assert sink.save(1, "b", expected="a") is False
+        assert sink.save(1, "b", expected=None) is True
+        assert sink.load(1) == "b"
+        _, answer = ask(store_url, "GET", f"{hidden}/_settings?flat_settings=true")
+        assert answer[hidden[1:]]["settings"]["index.hidden"] == "true"
+        sink.drop(1)
+        ask(store_url, "DELETE", hidden)
+        sink.close()
 
     def test_an_index_that_is_not_ours_is_left_alone(self, sink: Sink, store_url: str, name: str) -> None:
         ask(store_url, "PUT", f"/{name}-1")

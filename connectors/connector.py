@@ -63,7 +63,8 @@ def connector_settings(config: Config, source: Mapping[str, object], secret: str
         # A record of a table's topic is the row as it is now, or a tombstone; the rest travels in headers.
         "transforms": "row",
         "transforms.row.type": "io.debezium.transforms.ExtractNewRecordState",
-        "transforms.row.delete.tombstone.handling.mode": "tombstone",
+        # With `tombstone` the value keeps a schema, and the JSON converter writes the text `null` instead of none.
+        "transforms.row.delete.tombstone.handling.mode": "delete-to-tombstone",
         "transforms.row.add.headers": "op:op,source.ts_us:ts,source.lsn:lsn,source.txId:tx",
         "transforms.row.add.headers.prefix": "",
         "errors.tolerance": "none",

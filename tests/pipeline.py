@@ -1,0 +1,384 @@
+"""A pipeline of a test: its sync.yaml, and the installed command run on it as an operator would."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+import psycopg
+import redis
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from stack import Endpoints, stack_home
+from tests.compare import Difference, OpenSearch, Redis, Store, View, compare
+
+COMMAND = Path(sys.executable).with_name("driftless")
+_SHOWN = 3000
+T = TypeVar("T")
+
+
+def until(what: str, probe: Callable[[], T], seconds: float = 60) -> T:
+    """Ask again and again until the answer is true, and return it; after the deadline, fail saying what was awaited."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if found := probe():
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"after {seconds:g} s still waiting for: {what}")
+        time.sleep(0.1)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command said, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Job:
+    """A command in the background, in a process group of its own. `told`: whether it was told to end."""
+
+    def __init__(self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str], log: Path) -> None:
+        self.log = log
+        self.arguments = arguments
+        self.told = False
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [COMMAND, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env=dict(environment),
+                start_new_session=True,
+            )
+
+    @property
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    def family(self) -> list[psutil.Process]:
+        """Everything it has started: the JVM, and Spark's Python workers."""
+        try:
+            return psutil.Process(self.process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL the command alone, as the kernel does when memory runs out; what it started must end by itself."""
+        family, self.told = self.family(), True
+        self.process.kill()
+        self.process.wait(10)
+        until("the JVM and the workers of a killed run to end", lambda: not any(map(_alive, family)), 30)
+
+    def stop(self, seconds: float = 30) -> int:
+        """SIGTERM, and the exit code."""
+        family, self.told = self.family(), True
+        self.process.terminate()
+        code = self.wait(seconds)
+        until("the JVM and the workers of a stopped run to end", lambda: not any(map(_alive, family)), 30)
+        return code
+
+    def wait(self, seconds: float = 60) -> int:
+        """The exit code, once it has ended."""
+        self.told = True
+        until(f"the end of `{self}`\n{self.output()}", lambda: not self.running, seconds)
+        return self.process.returncode
+
+    def destroy(self) -> None:
+        """End whatever is left of it."""
+        self.told = True
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        finally:
+            self.process.wait(10)
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def __str__(self) -> str:
+        return f"driftless {' '.join(self.arguments)}"
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@dataclass
+class Machine:
+    """A place to run the command from: a working directory with a sync.yaml, and a home, with nothing else in them."""
+
+    folder: Path
+    sync: Mapping[str, Any]
+    environment: Mapping[str, str]
+    jobs: list[Job] = field(default_factory=list)
+    _started: int = 0
+
+    def __post_init__(self) -> None:
+        (self.folder / "home").mkdir(parents=True)
+        self.write()
+
+    def write(self) -> None:
+        # JSON is YAML too.
+        (self.folder / "sync.yaml").write_text(json.dumps(self.sync, indent=2))
+
+    def __call__(self, *arguments: str, seconds: float = 120) -> Result:
+        """Run a command to its end."""
+        done = subprocess.run(
+            [COMMAND, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            cwd=self.folder,
+            env=self._environment(),
+            timeout=seconds,
+            check=False,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def run(self, *names: str) -> Job:
+        """Start `driftless run NAME...`."""
+        job = self.start("run", *names)
+        self.jobs.append(job)
+        return job
+
+    def start(self, *arguments: str) -> Job:
+        """Start a command in the background."""
+        self._started += 1
+        log = self.folder / f"{arguments[0]}-{self._started}.log"
+        return Job(arguments, folder=self.folder, environment=self._environment(), log=log)
+
+    def _environment(self) -> dict[str, str]:
+        kept = {key: os.environ[key] for key in ("PATH", "JAVA_HOME", "LANG", "PYTHONPATH") if key in os.environ}
+        # What was fetched is no state: without it, an empty home would fetch 180 MB again.
+        home = {"HOME": str(self.folder / "home"), "DRIFTLESS_HOME": str(stack_home()), "COLUMNS": "200"}
+        return {**kept, **home, **self.environment}
+
+
+class Pipeline:
+    """A pipeline that follows views into both kinds of store, and everything that was made for it.
+
+    Each view has two followers, `<view>-search` and `<view>-cache`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        endpoints: Endpoints,
+        dsn: str,
+        views: Sequence[View],
+        *,
+        tables: Mapping[str, Mapping[str, Any]] | None = None,
+        partitions: int = 2,
+        index: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = f"t{uuid.uuid4().hex[:8]}"
+        self.endpoints = endpoints
+        self.dsn = dsn
+        self.views = {view.name: view for view in views}
+        self.stores: dict[str, Store] = {}
+        self._folder = folder
+        self.sync: dict[str, Any] = {
+            "name": self.name,
+            "source": {"dsn": "${SOURCE_DSN}", "tables": dict(tables or {view.table: {} for view in views})},
+            "kafka": {"bootstrap": endpoints.kafka, "partitions": partitions},
+            "connect": {"url": endpoints.connect},
+            "views": {},
+            "followers": {},
+        }
+        for view in views:
+            self.add(view, index)
+        self.here = self.machine("here")
+        self.connection = psycopg.connect(dsn, autocommit=True)
+
+    def add(self, view: View, index: Mapping[str, Any] | None = None) -> None:
+        """Put a view and its two followers into the configuration."""
+        shown = {} if view.fields is None else {"columns": dict(view.fields)}
+        self.sync["views"][view.name] = {"root": view.table, **shown}
+        self.follow(f"{view.name}-search", view, {"opensearch": {**(index or {"mapping": {"dynamic": False}})}})
+        self.follow(f"{view.name}-cache", view, {"redis": {}})
+
+    def follow(self, follower: str, view: View, kind: Mapping[str, Mapping[str, Any]]) -> None:
+        """Put one follower of a view into the configuration, in a place of its own."""
+        self.views[view.name] = view
+        name = f"{self.name}-{follower}"
+        if "opensearch" in kind:
+            self.stores[follower] = OpenSearch(self.endpoints.opensearch, name)
+            place = {"url": "${SEARCH_URL}", "index": name}
+        else:
+            key = f"{name}:{':'.join(f'{{{column}}}' for column in view.key)}"
+            self.stores[follower] = Redis(self.endpoints.redis, key, view.key)
+            place = {"url": "${CACHE_URL}", "key": key}
+        store = {which: {**place, **more} for which, more in kind.items()}
+        self.sync["followers"][follower] = {"view": view.name, **store}
+
+    def machine(self, name: str) -> Machine:
+        """Another place to run from, with an empty home."""
+        secrets = {
+            "SOURCE_DSN": self.dsn,
+            "SEARCH_URL": self.endpoints.opensearch,
+            "CACHE_URL": self.endpoints.redis,
+        }
+        machine = Machine(self._folder / name, self.sync, secrets)
+        self._machines = [*getattr(self, "_machines", []), machine]
+        return machine
+
+    # -- the command --------------------------------------------------------------------------------------------
+
+    def apply(self) -> Result:
+        """`driftless apply`, which must succeed."""
+        self.here.write()
+        done = self.here("apply", seconds=180)
+        assert done.code == 0, f"apply ended with {done.code}\n{done.out}{done.err}"
+        return done
+
+    def run(self, *names: str) -> Job:
+        return self.here.run(*names)
+
+    def status(self) -> dict[str, Any]:
+        """`driftless status --json`, whatever its exit code."""
+        done = self.here("status", "--json")
+        assert done.out, f"status said nothing and ended with {done.code}: {done.err}"
+        return dict(done.json())
+
+    def follower(self, name: str) -> dict[str, Any]:
+        """One follower's part of the status."""
+        return next(f for f in self.status()["followers"] if f["name"] == name)
+
+    def lsn(self) -> str:
+        """Where the source's log stands: everything committed is before it."""
+        row = self.connection.execute("select pg_current_wal_insert_lsn()::text").fetchone()
+        assert row is not None
+        return str(row[0])
+
+    def wait(self, *follower: str, lsn: str | None = None, seconds: float = 120) -> None:
+        """`driftless wait` for what is committed now; fails at once when a run that should go on has ended."""
+        waiting = self.here.start("wait", "--lsn", lsn or self.lsn(), "--timeout", f"{seconds:g}", *follower)
+        until(f"the end of `{waiting}`", lambda: not waiting.running or any(self._failed()), seconds + 60)
+        waiting.destroy()
+        code = waiting.process.returncode
+        assert code == 0, f"`{waiting}` ended with {code}: {waiting.output()}\n{self.explain()}"
+
+    def _failed(self) -> Iterator[Job]:
+        """Runs that have ended and were not told to."""
+        return (job for job in self.jobs() if not job.running and not job.told)
+
+    # -- the stores ---------------------------------------------------------------------------------------------
+
+    def of(self, view: str) -> dict[str, Store]:
+        """The stores of a view's followers."""
+        return {name: self.stores[name] for name, f in self.sync["followers"].items() if f["view"] == view}
+
+    def differences(self, followers: Iterable[str] | None = None) -> dict[str, Difference]:
+        """Every follower that does not hold what the source says."""
+        wanted = self.stores if followers is None else followers
+        found = {name: compare(self.connection, self._view(name), self.stores[name]) for name in wanted}
+        return {name: difference for name, difference in found.items() if difference}
+
+    def assert_in_step(self, *followers: str, seconds: float = 120) -> None:
+        """Wait until what is committed now can be read, then compare every document of every follower."""
+        self.wait(*followers, seconds=seconds)
+        wrong = self.differences(followers or None)
+        said = "\n".join(f"{name}: {difference}" for name, difference in wrong.items())
+        assert not wrong, f"{said}\n{self.explain()}"
+
+    def _view(self, follower: str) -> View:
+        return self.views[self.sync["followers"][follower]["view"]]
+
+    def explain(self) -> str:
+        """What the runs said, for the message of a failure."""
+        parts = []
+        for job in self.jobs():
+            state = "running" if job.running else f"ended with {job.process.returncode}"
+            parts.append(f"-- {job} ({state}, {job.log})\n{job.output()[-_SHOWN:]}")
+        return "\n".join(parts)
+
+    def records(self, table: str) -> list[tuple[bytes | None, bytes | None]]:
+        """Keys and values of every record of a table's topic, as the bytes that are there."""
+        topic, found = f"{self.name}.{table}", []
+        settings = {"bootstrap.servers": self.endpoints.kafka, "group.id": "test", "enable.partition.eof": True}
+        consumer = Consumer({**settings, "isolation.level": "read_uncommitted", "enable.auto.commit": False})
+        left = set(consumer.list_topics(topic, timeout=15).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in left])
+        while left:
+            message = consumer.poll(15)
+            assert message is not None, f"{topic} could not be read to its end within 15 s"
+            error = message.error()
+            if error is None:
+                found.append((message.key(), message.value()))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                left.discard(message.partition())
+        consumer.close()
+        return found
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def jobs(self) -> Iterator[Job]:
+        for machine in self._machines:
+            yield from machine.jobs
+
+    def end_jobs(self) -> None:
+        """End every run that is left, whatever state it is in."""
+        for job in self.jobs():
+            job.destroy()
+
+    def remove(self) -> None:
+        """Take away all that was made for it, so that a long session stays fast. All servers must be up."""
+        self.end_jobs()
+        connect = OpenSearch(self.endpoints.connect, "")  # plain HTTP with JSON is all that is needed
+        connect.call("DELETE", f"/connectors/driftless-{self.name}", missing=True)
+        slot = "driftless_" + self.name.replace("-", "_")
+        held = "select active from pg_replication_slots where slot_name = %s and active"
+        until("Debezium to leave its slot", lambda: not self.connection.execute(held, (slot,)).fetchone())
+        dropped = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s"
+        self.connection.execute(dropped, (slot,))
+        self.connection.close()
+        self._remove_topics()
+        self._remove_documents()
+
+    def _remove_topics(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.endpoints.kafka})
+        ours = [
+            topic
+            for topic in admin.list_topics(timeout=15).topics
+            if topic.startswith(f"{self.name}.") or topic == f"__debezium-heartbeat.{self.name}"
+        ]
+        if ours:
+            for deleted in admin.delete_topics(ours).values():
+                deleted.result()
+
+    def _remove_documents(self) -> None:
+        search = OpenSearch(self.endpoints.opensearch, "")
+        indexes = search.call("GET", "/_all/_settings?expand_wildcards=all&filter_path=*.settings.index.uuid") or {}
+        for index in indexes:
+            if re.match(rf"\.driftless-{self.name}$|{self.name}-", index):
+                search.call("DELETE", f"/{index}")
+        with redis.Redis.from_url(self.endpoints.redis) as client:
+            for pattern in (f"{self.name}-*", f"driftless:{self.name}:*"):
+                while names := list(client.scan_iter(match=pattern, count=1000)):
+                    client.unlink(*names)

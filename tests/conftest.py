@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import re
 import signal
+import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 import psutil
 import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from driftless.errors import StackError
 from stack import SERVERS, Endpoints, Stack, stack_home
 from stack.server import Site
 from stack.stack import KINDS
-from tests.database import fresh_database
 
 SHARED = os.environ.get("DRIFTLESS_TEST_STACK")
 """A stack that is started when it is down and left up at the end: saves a minute a run while writing tests."""
@@ -49,7 +52,7 @@ def stack() -> Iterator[Stack]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
     """SIGTERM ends the session as Ctrl-C does, so that its servers end with it."""
     raise KeyboardInterrupt
 
@@ -84,6 +87,17 @@ def _endpoints(request: pytest.FixtureRequest) -> Endpoints:
     """Only now is the stack started: a store that is given by its URL needs none."""
     found: Endpoints = request.getfixturevalue("endpoints")
     return found
+
+
+@contextmanager
+def fresh_database(server: str) -> Iterator[str]:
+    """Make an empty database; give its DSN; drop it at the end whoever is still connected."""
+    name = f"test_{uuid.uuid4().hex[:10]}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+    yield make_conninfo(server, dbname=name)
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
 @pytest.fixture

@@ -1,0 +1,42 @@
+"""Pipelines for the tests of the whole chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from stack import Endpoints, Stack
+from tests.compare import View
+from tests.pipeline import Pipeline
+
+MakePipeline = Callable[..., Pipeline]
+
+
+@pytest.fixture(scope="module")
+def make_pipeline(
+    stack: Stack, endpoints: Endpoints, module_database: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MakePipeline]:
+    """Make a pipeline over the module's database. At the module's end everything that was made for it is removed."""
+    made: list[Pipeline] = []
+
+    def make(*views: View, **more: Any) -> Pipeline:
+        made.append(Pipeline(tmp_path_factory.mktemp("pipeline"), endpoints, module_database, views, **more))
+        return made[-1]
+
+    yield make
+    for pipeline in made:
+        pipeline.end_jobs()
+    if made:
+        stack.up()  # what a test that failed has left down
+    for pipeline in made:
+        pipeline.remove()
+
+
+@pytest.fixture(scope="module")
+def source(module_database: str) -> Iterator[psycopg.Connection]:
+    """A connection to the module's database; every statement commits by itself."""
+    with psycopg.connect(module_database, autocommit=True) as connection:
+        yield connection

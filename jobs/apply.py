@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.functions import expr
 
 from driftless import errors
 from driftless.errors import DecodeError, SinkError, SourceUnavailable, SyncError
@@ -50,6 +52,11 @@ class LogSource:
     parse: tuple[str, ...]
     shape: tuple[str, ...]
 
+    @cached_property
+    def columns(self) -> tuple[list[Column], list[Column]]:
+        """The two steps, parsed once: parsing them anew took a tenth of a small batch's CPU."""
+        return [expr(sql) for sql in self.parse], [expr(sql) for sql in self.shape]
+
 
 def read_slice(spark: SparkSession, source: LogSource, begin: Offsets, end: Offsets) -> DataFrame:
     """Writes (schema WRITES) of exactly the offsets [begin, end) of each partition."""
@@ -58,7 +65,8 @@ def read_slice(spark: SparkSession, source: LogSource, begin: Offsets, end: Offs
     reader = reader.option("assign", json.dumps({source.topic: moved}))
     for name, offsets in (("startingOffsets", begin), ("endingOffsets", end)):
         reader = reader.option(name, json.dumps({source.topic: {str(p): offsets[p] for p in moved}}))
-    return reader.load().selectExpr(*source.parse).selectExpr(*source.shape)
+    parse, shape = source.columns
+    return reader.load().select(*parse).select(*shape)
 
 
 def newest_per_key(batch: pa.RecordBatch) -> pa.RecordBatch:

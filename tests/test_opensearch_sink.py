@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 import urllib3
 
-from driftless.errors import SinkMisconfigured
+from driftless.errors import SinkMisconfigured, SinkUnavailable
 from driftless.sink import Applied, Rejected, Sink, SinkContext
 from sinks import open_sink
 from sinks._opensearch_bulk import bulk_body
 from sinks._opensearch_server import Server
+from sinks.opensearch import OpenSearchSink
 from tests.sink_suite import SinkSuite
 from tests.store_case import Opener, delete, rows, stored, upsert, writes
 
@@ -97,6 +98,24 @@ class TestOpenSearchSink(SinkSuite):
         sink.drop(1)
         ask(store_url, "DELETE", hidden)
         sink.close()
+
+    @pytest.mark.parametrize("before", [None, "a"])
+    def test_a_save_by_another_runner_between_look_and_write_wins(
+        self, opened: Opener, generation: int, monkeypatch: pytest.MonkeyPatch, before: str | None
+    ) -> None:
+        first, second = opened(), opened()
+        assert before is None or first.save(generation, before, expected=None)
+        call = Server.call
+
+        def overtaken(self: Server, method: str, path: str, *rest: Any, **more: Any) -> tuple[int, str]:
+            if method == "PUT":
+                monkeypatch.setattr(Server, "call", call)
+                assert second.save(generation, "second", expected=before) is True
+            return call(self, method, path, *rest, **more)
+
+        monkeypatch.setattr(Server, "call", overtaken)
+        assert first.save(generation, "first", expected=before) is False
+        assert first.load(generation) == "second"
 
     def test_an_index_that_is_not_ours_is_left_alone(self, sink: Sink, store_url: str, name: str) -> None:
         ask(store_url, "PUT", f"/{name}-1")
@@ -241,6 +260,26 @@ class TestOpenSearchSink(SinkSuite):
         assert 0 < len(sent[1]) < 20
         assert sent[2] == sent[1]
         assert sink.count(1) == 20
+
+    def test_nothing_is_on_its_way_any_more_when_a_write_has_failed(
+        self, opened: Opener, generation: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sink = opened(request_documents=1, retry_seconds=0)
+        bulk, failed, ended = OpenSearchSink._bulk, threading.Event(), threading.Event()
+
+        def slow_second(self: OpenSearchSink, generation: int, batch: pa.RecordBatch) -> Any:
+            if batch.column("key")[0].as_py() == "1":
+                raise SinkUnavailable("first")
+            failed.wait(0.3)  # until `apply` has failed, if it does not wait for this one
+            answer = bulk(self, generation, batch)
+            ended.set()
+            return answer
+
+        monkeypatch.setattr(OpenSearchSink, "_bulk", slow_second)
+        with pytest.raises(SinkUnavailable, match="first"):
+            sink.apply(generation, writes(upsert("1", 1, {}), upsert("2", 1, {})))
+        assert ended.is_set()
+        failed.set()
 
     def test_a_block_on_the_index_stops_the_follower(
         self, sink: Sink, generation: int, store_url: str, name: str

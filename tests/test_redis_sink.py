@@ -145,6 +145,8 @@ class TestRedisSink(SinkSuite):
             sink.create(n)
             sink.apply(n, writes(*(upsert(str(key), 5, {"of": n}) for key in keys[n])))
         sink.promote(1)
+        writer = opened(retry_seconds=0)
+        writer.apply(1, writes(upsert("0", 4, {})))
         run = Server.run
         calls: list[tuple[Any, ...]] = []
 
@@ -158,8 +160,9 @@ class TestRedisSink(SinkSuite):
         with pytest.raises(KeyboardInterrupt):
             sink.promote(2)
         monkeypatch.setattr(Server, "run", run)
-        with pytest.raises(SinkUnavailable, match="switch"):
-            opened(retry_seconds=0).apply(1, writes(upsert("0", 6, {})))
+        for held_off in (writer, opened(retry_seconds=0)):
+            with pytest.raises(SinkUnavailable, match="switch"):
+                held_off.apply(1, writes(upsert("0", 6, {})))
         wanted, other = (1, 2) if back else (2, 1)
         opened().promote(wanted)
         assert sink.promoted() == wanted
@@ -170,6 +173,16 @@ class TestRedisSink(SinkSuite):
             found = [row for batch in sink.scan(n) for row in rows(batch)]
             assert sorted(found) == sorted(upsert(str(key), 5, {"of": n}) for key in keys[n])
             assert sink.count(n) == 600
+
+    def test_what_the_promoted_generation_deleted_is_gone_whoever_put_it_there(
+        self, sink: Sink, generation: int, store_url: str, name: str, plain: Any
+    ) -> None:
+        sink.promote(generation)
+        sink.create(2)
+        sink.apply(2, writes(delete("1", 5)))
+        plain.set(f"{name}:1", '{"not":"ours"}')
+        sink.promote(2)
+        assert self.as_reader(store_url, name, "1") is None
 
     def test_a_generation_that_was_never_made_cannot_be_promoted(self, sink: Sink) -> None:
         sink.create(1)

@@ -10,9 +10,10 @@ from connectors.connect import Connect
 from connectors.connector import connector_settings, topic_plan
 from connectors.postgres import Postgres, captured_tables, quoted
 from driftless import names
-from driftless.config import Config, fingerprint
+from driftless.config import Config
 from driftless.control import SETTINGS, Control, State
 from driftless.errors import SourceError
+from driftless.generation import generation_definition
 from driftless.kafka import Kafka
 from driftless.registry import TopicLog, first_epoch
 from driftless.table import Table
@@ -56,7 +57,7 @@ def make_plan(config: Config, places: Places, secret: str | None) -> list[Action
         *_topics(config, places, existing),
         *_facts(config, places, tables, state, existing),
         *_connector(config, places, secret),
-        *_followers(config, places, state),
+        *_followers(config, places, tables, state),
     ]
 
 
@@ -129,6 +130,7 @@ def _topics(config: Config, places: Places, existing: set[str]) -> list[Action]:
 def _facts(config: Config, places: Places, tables: dict[str, Table], state: State, existing: set[str]) -> list[Action]:
     actions = []
     identity = places.source.identity()
+    captures = places.connect.config(names.connector(config.name)) is not None
     if state.get("pipeline/identity") is None:
         actions.append(Action("register", "source", do=_bind(places.control.write, {"pipeline/identity": identity})))
     for name, table in tables.items():
@@ -145,6 +147,11 @@ def _facts(config: Config, places: Places, tables: dict[str, Table], state: Stat
             )
         topic = names.table_topic(config.name, name)
         registered = state.get(f"epochs/{name}")
+        if registered is None and captures:
+            raise SourceError(
+                f"{name} was added to a pipeline that is capturing already: its present rows would be missed",
+                hint="this version takes one snapshot, at the start: capture it under another `name`",
+            )
         if registered is None:
             actions.append(Action("register", f"epoch 1 of {name}", do=_bind(_register_epoch, places, name, topic)))
         elif topic in existing:
@@ -204,38 +211,21 @@ def _connector(config: Config, places: Places, secret: str | None) -> list[Actio
     return []
 
 
-def generation_definition(config: Config, follower: str) -> dict[str, object]:
-    """What a generation of a follower is built from; another one needs a new generation."""
-    entry = config.followers[follower]
-    view = config.views[entry.view]
-    sink = {key: value for key, value in entry.sink.items() if key != "url"}
-    return {
-        "view": entry.view,
-        "root": view.root,
-        "kind": entry.kind,
-        "fingerprint": fingerprint(
-            [
-                view.root,
-                list(view.columns or ()) if not isinstance(view.columns, dict) else view.columns,
-                entry.kind,
-                sink,
-            ]
-        ),
-    }
-
-
-def _followers(config: Config, places: Places, state: State) -> list[Action]:
+def _followers(config: Config, places: Places, tables: dict[str, Table], state: State) -> list[Action]:
     actions = []
     for name in config.followers:
+        table = tables.get(config.table_of(name))
+        if table is None:
+            continue
         known = state.under(f"generation/{name}")
-        definition = generation_definition(config, name)
+        definition = generation_definition(config, name, table)
         if not known:
             fact = {f"generation/{name}/1": definition}
             detail = f"generation 1 of the view {definition['view']} in {definition['kind']}"
             actions.append(Action("create", f"follower {name}", detail, do=_bind(places.control.write, fact)))
         elif not any(fact.value["fingerprint"] == definition["fingerprint"] for fact in known.values()):
             raise SourceError(
-                f"the follower {name} was built from another definition of its view or store",
+                f"the follower {name} was built from another definition of its view, its table's columns or its store",
                 hint="this version cannot rebuild yet: put the old definition back, or name a new follower",
             )
     return actions

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -114,11 +112,6 @@ class Config(Model):
     def table_of(self, follower: str) -> str:
         """The root table, as schema.table, of a follower's view."""
         return self.views[self.followers[follower].view].root
-
-
-def fingerprint(definition: object) -> str:
-    """A short digest of what a generation was built from, to notice that the configuration has moved on."""
-    return hashlib.sha256(json.dumps(definition, sort_keys=True, default=list).encode()).hexdigest()[:16]
 
 
 def load(path: Path, sinks: Mapping[str, type[BaseModel]]) -> Config:

@@ -16,6 +16,8 @@ from driftless.control import LEASE_SECONDS, Control, Fact, absorb, encode
 from driftless.errors import Fenced, SourceUnavailable
 from driftless.kafka import TIMEOUT, Setting, kafka_error
 
+WRITE_SECONDS = 3.0
+"""How long a renewal may take: a stop must not wait for brokers that are away."""
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 
 
@@ -90,7 +92,7 @@ class Lease:
             producer.begin_transaction()
             for key, value in {self._key: lease, **facts}.items():
                 producer.produce(self._control.topic, key=key.encode(), value=encode(value))
-            producer.commit_transaction(TIMEOUT)
+            producer.commit_transaction(WRITE_SECONDS)
         except KafkaException as exc:
             self._producer = None
             error: KafkaError = exc.args[0]

@@ -29,7 +29,7 @@ IDLE_SECONDS = 0.01
 SAVE_SECONDS = 1.0
 """How often the checkpoint is written: bounds what is repeated, and how soon a store that lost data is noticed."""
 COUNT_SECONDS = 5.0
-RETRY_SECONDS = 30.0
+RETRY_SECONDS = 5.0
 
 
 @dataclass
@@ -156,6 +156,13 @@ class Follow:
             if not self._stop.is_set() or isinstance(exc, Fenced):
                 self.progress.error = exc
                 self.progress.state = "failed"
+                _log.error("%s: stopped: %s", self.job.follower, exc)
+        except Exception as exc:  # noqa: BLE001
+            # The top of a thread: whatever ends it must show, or a follower would stand still and look alive.
+            if not self._stop.is_set():
+                _log.exception("%s: stopped by an error that is not provided for", self.job.follower)
+                self.progress.error = SyncError(f"{type(exc).__name__}: {exc}", hint="this is a defect of driftless")
+                self.progress.state = "failed"
         finally:
             self._sink.close()
             self.progress.changed.set()
@@ -191,7 +198,6 @@ class Follow:
         self._check_log()
         self._sink.check()
         self._sink.create(self.job.generation)
-        self.progress.live = self._sink.promoted() == self.job.generation
         self._resume(self._sink.load(self.job.generation))
         self._save()
 
@@ -224,6 +230,7 @@ class Follow:
                 f"{log.topic}: records that this follower has not read are gone from partition {lost[0]}",
                 hint="is cleanup.policy=compact? `driftless check` compares the topic with what is needed",
             )
+        progress.live = self._sink.promoted() == self.job.generation
         progress.state = "bootstrapping" if progress.marker is None else "live"
         progress.changed.set()
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from driftless import names
 from driftless.errors import SourceError
@@ -82,7 +82,7 @@ class FrontierReader(threading.Thread):
             consumer = self._kafka.consumer()
             try:
                 self._read(consumer)
-            except SourceError as exc:
+            except (SourceError, KafkaException) as exc:
                 _log.info("markers cannot be read, trying again: %s", exc)
                 self._stop.wait(1.0)
             finally:

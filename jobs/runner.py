@@ -13,18 +13,19 @@ from pyspark.sql import SparkSession
 
 from driftless.config import Config, milliseconds
 from driftless.control import Control, State
-from driftless.errors import Fenced, SourceError, SyncError
+from driftless.errors import ConfigError, Fenced, SourceError, SyncError
+from driftless.generation import generation_definition, view_fields
 from driftless.kafka import Kafka
 from driftless.lease import Lease
 from driftless.registry import TopicLog
 from driftless.sink import SinkContext
 from driftless.table import Table
-from driftless.types import refusal
 from jobs.apply import LogSource, SinkSpec
 from jobs.decode import writes_sql
 from jobs.follow import Follow, Job, Progress, kafka_options
 from jobs.frontier import FrontierReader
 from jobs.spark import session
+from sinks import config_model
 
 _log = logging.getLogger(__name__)
 REPORT_SECONDS = 0.05
@@ -41,12 +42,20 @@ def make_job(config: Config, follower: str, state: State, kafka: Kafka) -> Job:
     if table_fact is None or epochs is None or not generations:
         raise SourceError(f"the follower {follower} has not been applied yet", hint="run `driftless apply` first")
     table, log = Table.from_json(table_fact), TopicLog.from_json(epochs)
-    fields = view.fields(tuple(column.name for column in table.columns if refusal(column) is None))
-    parse, shape = writes_sql(table, fields, log)
+    generation = max(int(number) for number in generations)
+    if generations[str(generation)].value != generation_definition(config, follower, table):
+        raise ConfigError(
+            f"followers.{follower}: its view or store is not as it was when generation {generation} was begun",
+            hint="run `driftless plan`, which says what has changed",
+        )
     context = SinkContext(config.name, follower, table.key)
+    try:
+        config_model(entry.kind).model_validate(entry.sink).validate_for(context)
+    except ValueError as exc:
+        raise ConfigError(f"followers.{follower}.{entry.kind}: {exc}") from None
+    parse, shape = writes_sql(table, view_fields(config, entry.view, table), log)
     source = LogSource(log.topic, kafka_options(kafka.settings(), follower), tuple(parse), tuple(shape))
     retention = milliseconds(config.source.tables[view.root].retention) / 1000
-    generation = max(int(number) for number in generations)
     return Job(follower, entry.view, generation, log, source, SinkSpec(entry.kind, entry.sink, context), retention)
 
 
@@ -93,7 +102,9 @@ class Runner:
             running = []
             for job, lease in zip(jobs, leases, strict=True):
                 follow = Follow(job, kafka, spark, frontiers.follow(job.log.topic), lease.token, self.stop)
-                running.append(_Running(follow, lease, threading.Thread(target=follow.run, name=job.follower)))
+                running.append(
+                    _Running(follow, lease, threading.Thread(target=follow.run, name=job.follower, daemon=True))
+                )
             self.progress[:] = [r.follow.progress for r in running]
             frontiers.start()
             for r in running:

@@ -1,0 +1,275 @@
+"""A pipeline of a measurement: its sync.yaml, its topics filled by hand, and the installed command run on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import redis
+from confluent_kafka import KafkaError, Message
+
+import sinks
+from bench.rows import MAPPING, TABLE, Change
+from bench.watch import Usage, Watch
+from connectors.connector import topic_plan
+from driftless import config as configuration
+from driftless import names
+from driftless.config import Config
+from driftless.control import SETTINGS, Control
+from driftless.generation import generation_definition
+from driftless.kafka import Kafka, Setting
+from driftless.registry import first_epoch
+from driftless.sink import Sink, SinkContext
+from driftless.table import Table
+from stack import Stack
+
+COMMAND = Path(sys.executable).with_name("driftless")
+REDIS_DATABASE = "7"
+"""Emptied by the measurements as they like; nothing else is in it."""
+Followers = Mapping[str, tuple[str, Mapping[str, Any]]]
+"""Name -> kind of store, and fields of the kind over those that say where it is. `view` may be among them."""
+T = TypeVar("T")
+
+
+def until(what: str, probe: Callable[[], T], seconds: float = 120, every: float = 0.05) -> T:
+    """Ask again and again until the answer is true, and return it."""
+    deadline = time.monotonic() + seconds
+    while not (found := probe()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"after {seconds:g} s still waiting for: {what}")
+        time.sleep(every)
+    return found
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One `driftless run --until-caught-up`.
+
+    `whole`: from start to end of the process. `applying`: from the empty store to the last change, by the broker's
+    clock on the follower's own reports. `settled`: the same without the first slice, in which the JVM is still cold,
+    as seconds and changes.
+    """
+
+    whole: float
+    applying: float
+    settled: tuple[float, int]
+    usage: Usage
+
+
+class Running:
+    """A `driftless run` in the background, with its usage."""
+
+    def __init__(self, pipeline: Pipeline, *arguments: str) -> None:
+        self.log = pipeline.folder / f"run-{uuid.uuid4().hex[:6]}.log"
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [COMMAND, "run", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=pipeline.folder,
+                start_new_session=True,
+            )
+        self.watch = Watch(self.process.pid)
+        self.watch.start()
+
+    def wait(self, seconds: float) -> None:
+        """Return when it has ended well; raises AssertionError with its words when not."""
+        code = self.process.wait(seconds)
+        assert code == 0, f"`driftless run` ended with {code}: {self.log.read_text(errors='replace')[-2000:]}"
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        self.watch.stop()
+        self.process.terminate()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, 9)
+            self.process.wait()
+
+
+class Pipeline:
+    """Topics, facts and followers under a name of their own, in the forms that `driftless apply` makes."""
+
+    def __init__(
+        self,
+        stack: Stack,
+        folder: Path,
+        followers: Followers,
+        *,
+        tables: Iterable[Table] = (TABLE,),
+        dsn: str | None = None,
+    ) -> None:
+        endpoints = stack.endpoints()
+        assert endpoints is not None, "the stack was never started"
+        self.endpoints = endpoints
+        self.name = f"bench-{uuid.uuid4().hex[:6]}"
+        self.folder = folder
+        self.tables = {table.full_name: table for table in tables}
+        self.redis = endpoints.redis.rsplit("/", 1)[0] + f"/{REDIS_DATABASE}"
+        sync = folder / "sync.yaml"
+        sync.write_text(json.dumps(self._sync(dsn or endpoints.postgres, followers), indent=2))
+        self.config: Config = configuration.load(sync, {kind: sinks.config_model(kind) for kind in sinks.kinds()})
+        self.kafka = Kafka(self.config.kafka)
+        self.control = Control(self.kafka, self.name)
+
+    def _sync(self, dsn: str, followers: Followers) -> dict[str, Any]:
+        places: dict[str, dict[str, Any]] = {}
+        views = {name.removeprefix("public."): {"root": name} for name in self.tables}
+        for name, (kind, more) in followers.items():
+            fields = dict(more)
+            view = fields.pop("view", next(iter(views)))
+            place = (
+                {"url": self.endpoints.opensearch, "index": f"{self.name}-{name}", "mapping": MAPPING}
+                if kind == "opensearch"
+                else {"url": self.redis, "key": f"{self.name}-{name}:{{id}}"}
+            )
+            places[name] = {"view": view, kind: {**place, **fields}}
+        return {
+            "name": self.name,
+            "source": {"dsn": dsn, "tables": {name: {} for name in self.tables}},
+            "kafka": {"bootstrap": self.endpoints.kafka},
+            "connect": {"url": self.endpoints.connect},
+            "views": views,
+            "followers": places,
+        }
+
+    # -- the log ------------------------------------------------------------------------------------------------
+
+    @property
+    def partitions(self) -> int:
+        return self.config.kafka.partitions
+
+    def register(self) -> None:
+        """Make the topics and write the facts, as `driftless apply` does for a database."""
+        for topic, (partitions, settings) in {self.control.topic: (1, SETTINGS), **topic_plan(self.config)}.items():
+            self.kafka.create(topic, partitions, settings)
+        for name, table in self.tables.items():
+            found = until(f"the topic of {name}", partial(self.kafka.topic, self.topic(name)))
+            assert found is not None
+            log = first_epoch(found.name, found.id, found.partitions)
+            self.control.write({f"table/{name}": table.to_json(), f"epochs/{name}": log.to_json()})
+        for follower in self.config.followers:
+            table = self.tables[self.config.table_of(follower)]
+            self.control.write({f"generation/{follower}/1": generation_definition(self.config, follower, table)})
+
+    def topic(self, table: str = TABLE.full_name) -> str:
+        return names.table_topic(self.name, table)
+
+    def partition(self, change: Change) -> int:
+        return change.id % self.partitions
+
+    def put(self, changes: Iterable[Change], table: str = TABLE.full_name) -> None:
+        """Append to a table's topic what the connector would have written, in this order."""
+        topic = self.topic(table)
+        settings: dict[str, Setting] = {"enable.idempotence": True, "compression.type": "lz4", "linger.ms": 20}
+        producer = self.kafka.producer(**settings, **{"queue.buffering.max.messages": 500_000})
+        failed: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failed.append(error)
+
+        for number, change in enumerate(changes):
+            producer.produce(topic, change.value, change.key, self.partition(change), on_delivery=delivered)
+            if number % 10_000 == 0:
+                producer.poll(0)
+                while len(producer) > 200_000:
+                    producer.poll(0.05)
+        producer.flush(120)
+        assert not failed, f"{topic}: {len(failed)} records were not written: {failed[0]}"
+
+    def mark(self) -> None:
+        """A marker, by which followers know that they have what was put before it, and become live."""
+        content = str(int(time.time() * 1000)).encode().hex()
+        message = {"prefix": names.MARKER_PREFIX, "content": content}
+        record = json.dumps({"op": "m", "message": message, "source": {"lsn": time.time_ns() // 1000}})
+        producer = self.kafka.producer()
+        producer.produce(names.message_topic(self.name), record.encode())
+        producer.flush(30)
+
+    # -- the followers ------------------------------------------------------------------------------------------
+
+    def sink(self, follower: str, *, table: Table = TABLE) -> Sink:
+        entry = self.config.followers[follower]
+        return sinks.open_sink(entry.kind, entry.sink, SinkContext(self.name, follower, table.key))
+
+    def apply_all(self, follower: str, *, memory: str = "1g", seconds: float = 600) -> Ran:
+        """Let a follower apply the whole log, as an operator would, and end."""
+        begun = time.monotonic()
+        with Running(self, follower, "--until-caught-up", "--memory", memory) as running:
+            running.wait(seconds)
+            whole = time.monotonic() - begun
+            usage = running.watch.stop()
+        return Ran(whole, *self._applying(follower), usage)
+
+    def _applying(self, follower: str) -> tuple[float, tuple[float, int]]:
+        """From the follower's reports in the control topic, whose times are the broker's."""
+        key = f"follower/{follower}/1".encode()
+        reports = [
+            (message.timestamp()[1] / 1000, json.loads(message.value() or b"{}"))
+            for message in self.kafka.read_to_end(self.control.topic)
+            if message.key() == key
+        ]
+        # It counts the store's documents for the first time when it has made the place and reads nothing yet.
+        begin = next(at for at, report in reports if report["documents"] is not None)
+        slices = [(at, int(report["lag_records"])) for at, report in reports if at > begin and report["lag_records"]]
+        end = next(at for at, report in reports if report["state"] == "live")
+        return end - begin, (end - slices[0][0], slices[0][1]) if slices else (end - begin, 0)
+
+    def documents(self, follower: str) -> dict[str, str]:
+        """Every document of a follower, by key."""
+        sink = self.sink(follower)
+        try:
+            batches = (batch.to_pydict() for batch in sink.scan(1))
+            return {k: d for batch in batches for k, d in zip(batch["key"], batch["document"], strict=True)}
+        finally:
+            sink.close()
+
+    def drop(self, follower: str) -> None:
+        """Remove a follower's documents, so that they do not weigh on what is measured next."""
+        if self.config.followers[follower].kind == "redis":
+            self.empty_redis()
+            return
+        sink = self.sink(follower)
+        sink.drop(1)
+        sink.close()
+
+    def empty_redis(self) -> None:
+        with redis.Redis.from_url(self.redis) as client:
+            client.flushdb()
+
+    def remove(self) -> None:
+        """Take away topics and documents."""
+        for name in self.config.followers:
+            self.drop(name)
+        found = self.kafka.topics()
+        ours = {t for t in found if t.startswith(f"{self.name}.")} | {names.heartbeat_topic(self.name)} & found
+        self.kafka.delete(*ours)
+
+
+@contextmanager
+def pipeline(stack: Stack, followers: Followers, **more: Any) -> Iterator[Pipeline]:
+    """A pipeline with topics and facts and nothing in them; removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="driftless-bench-") as folder:
+        made = Pipeline(stack, Path(folder), followers, **more)
+        try:
+            made.register()
+            yield made
+        finally:
+            made.remove()

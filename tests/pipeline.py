@@ -276,9 +276,10 @@ class Pipeline:
         assert row is not None
         return str(row[0])
 
-    def wait(self, *follower: str, lsn: str | None = None, seconds: float = 120) -> None:
+    def wait(self, follower: str | None = None, *, lsn: str | None = None, seconds: float = 240) -> None:
         """`driftless wait` for what is committed now; fails at once when a run that should go on has ended."""
-        waiting = self.here.start("wait", "--lsn", lsn or self.lsn(), "--timeout", f"{seconds:g}", *follower)
+        which = [follower] if follower else []
+        waiting = self.here.start("wait", "--lsn", lsn or self.lsn(), "--timeout", f"{seconds:g}", *which)
         until(f"the end of `{waiting}`", lambda: not waiting.running or any(self._failed()), seconds + 60)
         waiting.destroy()
         code = waiting.process.returncode
@@ -300,9 +301,10 @@ class Pipeline:
         found = {name: compare(self.connection, self._view(name), self.stores[name]) for name in wanted}
         return {name: difference for name, difference in found.items() if difference}
 
-    def assert_in_step(self, *followers: str, seconds: float = 120) -> None:
-        """Wait until what is committed now can be read, then compare every document of every follower."""
-        self.wait(*followers, seconds=seconds)
+    def assert_in_step(self, *followers: str, seconds: float = 240) -> None:
+        """Wait until what is committed now can be read, then compare every document of these followers, or of all."""
+        for follower in followers or (None,):
+            self.wait(follower, seconds=seconds)
         wrong = self.differences(followers or None)
         said = "\n".join(f"{name}: {difference}" for name, difference in wrong.items())
         assert not wrong, f"{said}\n{self.explain()}"

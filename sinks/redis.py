@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -203,7 +204,7 @@ class RedisSink:
         with self._server.connection() as connection:
             while turn.unsent:
                 calls = self._calls(generation, turn.unsent[0])
-                connection.send_packed_command([call.command for call in calls], check_health=False)
+                connection.send_packed_command(chain.from_iterable(call.command for call in calls), check_health=False)
                 turn.unsent.popleft()
                 before = len(turn.sent)
                 turn.sent.extend(calls)
@@ -258,8 +259,8 @@ class RedisSink:
         for piece in slices(writes, rows=_CALL_ROWS, size=_CALL_BYTES):
             stop, count = start + piece.num_rows, 2 * piece.num_rows
             head = b"*%d\r\n" % (3 + 2 + count + 3 + count) + command("EVALSHA", _CAS.sha, str(2 + count))
-            body = head + fixed + keys[start:stop] + settings + values[start:stop]
-            calls.append(_Call(piece, body))
+            # In pieces: putting them together would cost as much as making them.
+            calls.append(_Call(piece, (head + fixed, keys[start:stop], settings, values[start:stop])))
             start = stop
         return calls
 
@@ -327,7 +328,7 @@ class RedisSink:
 @dataclass(frozen=True)
 class _Call:
     writes: pa.RecordBatch
-    command: bytes
+    command: tuple[bytes | memoryview, ...]
 
 
 class _Turn:

@@ -29,6 +29,7 @@ IDLE_SECONDS = 0.01
 SAVE_SECONDS = 1.0
 """How often the checkpoint is written: bounds what is repeated, and how soon a store that lost data is noticed."""
 COUNT_SECONDS = 5.0
+"""How often documents are counted while they change: it costs a search index a refresh."""
 RETRY_SECONDS = 5.0
 
 
@@ -141,6 +142,7 @@ class Follow:
         self._save_at = 0.0
         self._at_head = 0.0
         self._count_at = 0.0
+        self._counted = 0
 
     def run(self) -> None:
         """Follow until `stop` is set or an error ends it; the error is left in `progress.error`."""
@@ -308,8 +310,9 @@ class Follow:
             _log.warning("%s: the store lost what it had acknowledged; following again", self.job.follower)
             return
         self._saved = text
-        if progress.documents is None or time.monotonic() >= self._count_at:
+        if progress.documents is None or (progress.written != self._counted and time.monotonic() >= self._count_at):
             progress.documents = self._sink.count(self.job.generation)
+            self._counted = progress.written
             self._count_at = time.monotonic() + COUNT_SECONDS
         progress.changed.set()
 

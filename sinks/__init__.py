@@ -31,10 +31,10 @@ class SinkConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     retry_seconds: float = Field(
-        default=120,
+        default=20,
         ge=0,
         le=600,
-        description="How long a write that may still succeed is tried again before giving up.",
+        description="How long a write that may still succeed is tried again before the follower says that it waits.",
     )
     request_seconds: float = Field(default=30, gt=0, le=60, description="How long one request may take.")
 

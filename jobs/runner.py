@@ -117,6 +117,11 @@ class Runner:
         errors = [p.error for p in self.progress if p.error is not None]
         if errors:
             raise errors[0]
+        late = [p.follower for p in self.progress if p.lag > 0]
+        if until_caught_up and late:
+            raise SourceError(
+                f"stopped before all was applied: {', '.join(late)}", hint="run it again: it goes on from there"
+            )
 
     def _lease(self, control: Control, report: Callable[[str], None]) -> list[Lease]:
         leases: list[Lease] = []

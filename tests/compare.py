@@ -62,6 +62,9 @@ class Store(Protocol):
     def documents(self) -> dict[str, Any]:
         """Everything that readers can see, parsed, by name."""
 
+    def get(self, name: str) -> Any:
+        """One document as a reader gets it at this moment, or None."""
+
 
 @dataclass(frozen=True)
 class OpenSearch:
@@ -81,7 +84,7 @@ class OpenSearch:
         return {hit["_id"]: (int(hit["_version"]), int(hit["_seq_no"])) for hit in self._hits()}
 
     def get(self, name: str) -> Any:
-        """One document by its id as a reader gets it at once, or None."""
+        """By id, which OpenSearch answers without waiting for a refresh."""
         found = self.call("GET", f"/{self.index}/_doc/{quote(name, safe='')}", missing=True)
         return found["_source"] if found and found["found"] else None
 
@@ -147,7 +150,6 @@ class Redis:
             return found
 
     def get(self, name: str) -> Any:
-        """One document by its name, or None."""
         with redis.Redis.from_url(self.url, decode_responses=True) as client:
             found: Any = client.get(name)
             return None if found is None else parse(found)

@@ -60,7 +60,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 def _sweep() -> None:
     """Remove the stacks of sessions that were killed before they could."""
     for folder in (stack_home() / "stacks").glob("test-*"):
-        owner = re.fullmatch(r"test-(\d+)", folder.name)
+        owner = re.fullmatch(r"test-(\d+)(-\w+)?", folder.name)
         if owner and not psutil.pid_exists(int(owner[1])):
             Stack(folder.name).destroy()
 

@@ -214,7 +214,7 @@ class Pipeline:
         for view in views:
             self.add(view, index)
         self.here = self.machine("here")
-        self.connection = psycopg.connect(dsn, autocommit=True)
+        self.connection = self.connect()
 
     def add(self, view: View, index: Mapping[str, Any] | None = None) -> None:
         """Put a view and its two followers into the configuration."""
@@ -247,6 +247,11 @@ class Pipeline:
         machine = Machine(self._folder / name, self.sync, secrets)
         self._machines = [*getattr(self, "_machines", []), machine]
         return machine
+
+    def connect(self) -> psycopg.Connection:
+        """A connection of our own to the source, made anew after the server was away."""
+        self.connection = psycopg.connect(self.dsn, autocommit=True)
+        return self.connection
 
     # -- the command --------------------------------------------------------------------------------------------
 
@@ -352,6 +357,8 @@ class Pipeline:
     def remove(self) -> None:
         """Take away all that was made for it, so that a long session stays fast. All servers must be up."""
         self.end_jobs()
+        self.connection.close()
+        self.connect()
         connect = OpenSearch(self.endpoints.connect, "")  # plain HTTP with JSON is all that is needed
         connect.call("DELETE", f"/connectors/driftless-{self.name}", missing=True)
         slot = "driftless_" + self.name.replace("-", "_")

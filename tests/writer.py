@@ -266,10 +266,14 @@ class Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the threads; what they wrote is committed or gone. Fails when one of them failed."""
         self._stop.set()
         for thread in self._threads:
             thread.join(30)
-        assert kind is not None or not self._errors, f"a writer failed (seed {self._seed}): {self._errors[0]}"
+        assert not self._errors, f"a writer failed (seed {self._seed}): {self._errors[0]}"
 
     def _run(self, number: int) -> None:
         rng = random.Random(f"{self._seed} {number}")

@@ -1,0 +1,199 @@
+"""Where the demo keeps its pipeline: the servers' addresses, sync.yaml, and the command itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from psycopg.conninfo import make_conninfo
+
+from bench.demo.shop import DATABASE
+from driftless.errors import SourceError
+from stack import Endpoints
+
+PIPELINE = "demo"
+COMMAND = Path(sys.executable).with_name("driftless")
+FIRST, LATER = ("product-search", "product-cache"), "order-search"
+SEARCH_INDEX, ORDER_INDEX, CACHE_KEY = "shop-products", "shop-orders", "shop:product:{id}"
+_STOP_SECONDS = 30.0
+
+_SYNC = """\
+# Written by the demo. All commands take it with -f.
+name: {pipeline}                          # prefix of every topic, slot and publication of this pipeline
+source:
+  dsn: ${{file:{secret}}}
+  tables:                             # what Debezium captures, one compacted topic a table
+    public.customers: {{exclude: [password_hash]}}    # never leaves the database
+    public.products: {{}}
+    public.orders: {{}}
+kafka: {{bootstrap: "{kafka}"}}
+connect: {{url: "{connect}"}}
+views:                                # a document a row
+  product: {{root: public.products}}
+  order: {{root: public.orders}}
+followers:
+  product-search:
+    view: product
+    opensearch:
+      url: {opensearch}
+      index: {search_index}
+      mapping:
+        dynamic: strict
+        properties:
+          id: {{type: long}}
+          sku: {{type: keyword}}
+          title: {{type: text, analyzer: english}}
+          description: {{type: text, analyzer: english}}
+          category: {{type: keyword}}
+          tags: {{type: keyword}}
+          price: {{type: scaled_float, scaling_factor: 100}}
+          stock: {{type: integer}}
+          details: {{type: object, enabled: false}}
+          changed_at: {{type: date}}
+  product-cache:
+    view: product
+    redis: {{url: "{redis}", key: "{cache_key}"}}
+"""
+_SYNC_LATER = """\
+  order-search:                       # added while the others ran
+    view: order
+    opensearch:
+      url: {opensearch}
+      index: {order_index}
+      mapping:
+        dynamic: strict
+        properties:
+          id: {{type: long}}
+          customer_id: {{type: long}}
+          status: {{type: keyword}}
+          placed_on: {{type: date}}
+          items: {{type: object, enabled: false}}
+          total: {{type: scaled_float, scaling_factor: 100}}
+          note: {{type: text, analyzer: english}}
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder with the demo's sync.yaml, on the servers of one stack."""
+
+    folder: Path
+    endpoints: Endpoints
+
+    @property
+    def sync(self) -> Path:
+        return self.folder / "sync.yaml"
+
+    @property
+    def secret(self) -> Path:
+        """The file that holds the DSN; sync.yaml only names it."""
+        return self.folder / "dsn"
+
+    @property
+    def dsn(self) -> str:
+        return make_conninfo(self.endpoints.postgres, dbname=DATABASE)
+
+    def write_sync(self, *, later: bool) -> None:
+        """Write sync.yaml, with the follower that comes later or without it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as secret:
+            secret.write(f"{self.dsn}\n")
+        text = (_SYNC + (_SYNC_LATER if later else "")).format(
+            pipeline=PIPELINE,
+            secret=self.secret.absolute(),
+            search_index=SEARCH_INDEX,
+            order_index=ORDER_INDEX,
+            cache_key=CACHE_KEY,
+            **vars(self.endpoints),
+        )
+        self.sync.write_text(text)
+
+    def command(self, *arguments: str, may_say_no: bool = False) -> str:
+        """Run the command to its end and return what it printed. Raises SourceError with its words when it fails."""
+        done = subprocess.run(
+            [COMMAND, *arguments, "-f", self.sync],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            start_new_session=True,
+        )
+        if done.returncode > (1 if may_say_no else 0):
+            said = (done.stderr or done.stdout).strip()
+            raise SourceError(f"`driftless {' '.join(arguments)}` ended with {done.returncode}: {said}")
+        return done.stdout
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        """Follower -> what `driftless status --json` says of it."""
+        facts = json.loads(self.command("status", "--json", may_say_no=True))
+        return {follower["name"]: follower for follower in facts["followers"]}
+
+    def run(self, *followers: str) -> Runner:
+        """Start `driftless run FOLLOWER...`."""
+        return Runner(self, followers)
+
+    def end_strays(self) -> None:
+        """End the runs of a demo that was killed before it could end them itself."""
+        for path in self.folder.glob("*.pid"):
+            number, born = path.read_text().split()
+            try:
+                process = psutil.Process(int(number))
+                if process.create_time() == float(born):
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait(_STOP_SECONDS)
+            except (psutil.NoSuchProcess, ProcessLookupError):
+                pass
+            path.unlink()
+
+
+class Runner:
+    """A `driftless run` in a process of its own. Ctrl-C does not reach it: the demo ends it."""
+
+    def __init__(self, place: Place, followers: tuple[str, ...]) -> None:
+        self.log = place.folder / f"run-{followers[0]}.log"
+        self._pid_file = self.log.with_suffix(".pid")
+        with self.log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [COMMAND, "run", *followers, "-f", place.sync],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._pid_file.write_text(f"{self._process.pid} {psutil.Process(self._process.pid).create_time()}")
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def check(self) -> None:
+        """Raise SourceError when it has ended."""
+        if not self.running:
+            last = "\n  ".join(self.log.read_text(errors="replace").strip().splitlines()[-5:])
+            raise SourceError(
+                f"`driftless run` ended with {self._process.returncode}; its last lines:\n  {last}",
+                hint=f"the whole log is {self.log}",
+            )
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM: it finishes what is under way and gives its leases back."""
+        if self.running:
+            self._process.terminate()
+
+    def stop(self) -> None:
+        """Return when it has ended, by force if need be."""
+        self.ask_to_stop()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._pid_file.unlink(missing_ok=True)

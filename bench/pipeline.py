@@ -17,12 +17,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+import psycopg
 import redis
 from confluent_kafka import KafkaError, Message
 
 import sinks
 from bench.rows import MAPPING, TABLE, Change
 from bench.watch import Usage, Watch
+from connectors.connect import Connect
 from connectors.connector import topic_plan
 from driftless import config as configuration
 from driftless import names
@@ -87,8 +89,13 @@ class Running:
 
     def wait(self, seconds: float) -> None:
         """Return when it has ended well; raises AssertionError with its words when not."""
-        code = self.process.wait(seconds)
-        assert code == 0, f"`driftless run` ended with {code}: {self.log.read_text(errors='replace')[-2000:]}"
+        self.process.wait(seconds)
+        self.check()
+
+    def check(self) -> None:
+        """Raise AssertionError with its words when it has failed."""
+        code = self.process.poll()
+        assert not code, f"`driftless run` ended with {code}: {self.log.read_text(errors='replace')[-2000:]}"
 
     def __enter__(self) -> Running:
         return self
@@ -203,6 +210,26 @@ class Pipeline:
         producer.produce(names.message_topic(self.name), record.encode())
         producer.flush(30)
 
+    # -- the command --------------------------------------------------------------------------------------------
+
+    def command(self, *arguments: str, seconds: float = 300) -> None:
+        """Run `driftless` to its end; raises AssertionError with its words when it fails."""
+        done = subprocess.run(
+            [COMMAND, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=seconds, check=False
+        )
+        assert done.returncode == 0, f"`driftless {' '.join(arguments)}` ended with {done.returncode}: {done.stderr}"
+
+    def wait_live(self, *followers: str, running: Running, seconds: float = 300) -> None:
+        """Return when these have applied all that was in the log; raises AssertionError when the run ends before."""
+
+        def live() -> bool:
+            running.check()
+            state = self.control.read()
+            reports = [state.get(f"follower/{name}/1") for name in followers]
+            return all(report is not None and report["live"] and report["lag_records"] == 0 for report in reports)
+
+        until(f"{', '.join(followers)} to be live", live, seconds, every=0.2)
+
     # -- the followers ------------------------------------------------------------------------------------------
 
     def sink(self, follower: str, *, table: Table = TABLE) -> Sink:
@@ -251,25 +278,36 @@ class Pipeline:
         sink.close()
 
     def empty_redis(self) -> None:
-        with redis.Redis.from_url(self.redis) as client:
-            client.flushdb()
+        with redis.Redis.from_url(self.redis, socket_timeout=120) as client:
+            client.flushdb(asynchronous=True)
 
     def remove(self) -> None:
-        """Take away topics and documents."""
+        """Take away all that was made: connector, slot, topics and documents."""
+        self._remove_source()
         for name in self.config.followers:
             self.drop(name)
         found = self.kafka.topics()
         ours = {t for t in found if t.startswith(f"{self.name}.")} | {names.heartbeat_topic(self.name)} & found
         self.kafka.delete(*ours)
 
+    def _remove_source(self) -> None:
+        Connect(self.endpoints.connect).delete(names.connector(self.name))
+        slot = names.slot(self.name)
+        with psycopg.connect(self.endpoints.postgres, autocommit=True) as connection:
+            active = "select 1 from pg_replication_slots where slot_name = %s and active"
+            until("Debezium to leave its slot", lambda: not connection.execute(active, (slot,)).fetchone())
+            drop = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s"
+            connection.execute(drop, (slot,))
+
 
 @contextmanager
-def pipeline(stack: Stack, followers: Followers, **more: Any) -> Iterator[Pipeline]:
-    """A pipeline with topics and facts and nothing in them; removed at the end."""
+def pipeline(stack: Stack, followers: Followers, *, dsn: str | None = None, **more: Any) -> Iterator[Pipeline]:
+    """A pipeline, removed at the end. Without a database of its own its topics are there, registered and empty."""
     with tempfile.TemporaryDirectory(prefix="driftless-bench-") as folder:
-        made = Pipeline(stack, Path(folder), followers, **more)
+        made = Pipeline(stack, Path(folder), followers, dsn=dsn, **more)
         try:
-            made.register()
+            if dsn is None:
+                made.register()
             yield made
         finally:
             made.remove()

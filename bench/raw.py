@@ -78,12 +78,8 @@ def calls(sink: RedisSink, batches: Iterable[pa.RecordBatch]) -> list[bytes]:
     """The commands that the sink would send for generation 1, call by call."""
     sink._server.once(lambda client: client.script_load(_CAS.text))
     sink._server.once(lambda client: sink._look(client, 1))
-    return [
-        call.command
-        for batch in batches
-        for piece in slices(batch, rows=2_500, size=5_000_000)
-        for call in sink._calls(1, piece)
-    ]
+    pieces = (piece for batch in batches for piece in slices(batch, rows=2_500, size=5_000_000))
+    return [b"".join(call.command) for piece in pieces for call in sink._calls(1, piece)]
 
 
 def pipelined(sink: RedisSink, commands: Sequence[bytes], *, connections: int) -> float:

@@ -1,0 +1,215 @@
+"""From commit to readable: the whole chain, beside a consumer of the topic, which sees what Debezium and Kafka take."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from types import TracebackType
+from urllib.parse import urlsplit
+
+import orjson
+import psycopg
+import redis
+from confluent_kafka import TopicPartition
+from psycopg.conninfo import make_conninfo
+
+from bench.figures import Figure, Report, Scale, percentile
+from bench.pipeline import Followers, Pipeline, Running, pipeline
+from bench.rows import CREATE, Rows
+from stack import Stack
+
+LOAD = 200
+"""Changes a second of other rows, for the loaded half."""
+AIMS = {50: 120, 95: 250}
+_FOLLOWERS: Followers = {
+    # Written down, since a server that nobody searches would otherwise stop refreshing.
+    "search": ("opensearch", {"settings": {"refresh_interval": "1s"}}),
+    "cache": ("redis", {}),
+}
+_POLL_SECONDS = 0.002
+_MEASURED = 1_000_000
+"""Measured changes set a row's stock to a number from here on, which none has otherwise."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Milliseconds since the moment before COMMIT was sent: until in the log, and until readable in each store."""
+
+    log: float
+    search: float
+    cache: float
+
+
+def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
+    """One change at a time, then the same while others are made; then until a search finds it."""
+    rows = max(100, scale.rows // 50)
+    with _database(stack) as dsn, pipeline(stack, _FOLLOWERS, dsn=dsn) as p:
+        _fill(dsn, rows)
+        report(f"the chain over a table of {rows:,} rows: `driftless apply`, then both followers")
+        p.command("apply")
+        with Running(p) as running, _Chain(p, dsn, rows) as chain:
+            p.wait_live(*_FOLLOWERS, running=running)
+            report(f"{scale.warm_up} changes to warm up, then {scale.changes} one at a time")
+            for _ in range(scale.warm_up):
+                chain.change()
+            alone = [chain.change() for _ in range(scale.changes)]
+            report(f"the same beside {LOAD} other changes a second")
+            with _load(dsn, rows) as made:
+                loaded = [chain.change() for _ in range(scale.changes)]
+            assert made(), "the load made no change"
+            found = [chain.search() for _ in range(max(1, scale.changes // 5))]
+    figures = []
+    for how, taken in (("one at a time", alone), (f"beside {LOAD} changes/s", loaded)):
+        for store in ("search", "cache"):
+            name = f"commit to readable by key, {'OpenSearch' if store == 'search' else 'Redis'}, {how}"
+            figures += _figures(name, [getattr(t, store) for t in taken], [t.log for t in taken], aims=True)
+    name = "commit to found by a search, refresh each second"
+    return figures + _figures(name, [t.search for t in found], [t.log for t in found], aims=False)
+
+
+def _figures(name: str, ours: Sequence[float], log: Sequence[float], *, aims: bool) -> list[Figure]:
+    return [
+        Figure(
+            f"{name}, p{percent}",
+            mine := percentile(ours, percent),
+            "ms",
+            theirs := percentile(log, percent),
+            mine / theirs,
+            f"{aim} ms" if aims else "",
+        )
+        for percent, aim in AIMS.items()
+    ]
+
+
+class _Chain:
+    """Changes a row and watches for it everywhere."""
+
+    def __init__(self, p: Pipeline, dsn: str, rows: int) -> None:
+        self._connection = psycopg.connect(dsn)
+        self._rows = rows
+        self._made = 0
+        self._cache = redis.Redis.from_url(p.redis)
+        self._key = f"{p.name}-cache"
+        self._index = f"/{p.name}-search"
+        address = urlsplit(p.endpoints.opensearch)
+        self._http = HTTPConnection(str(address.hostname), address.port, timeout=30)
+        self._consumer = p.kafka.consumer(**{"fetch.wait.max.ms": 10})
+        ends = p.kafka.written_ends({p.topic(): p.partitions})[p.topic()]
+        self._consumer.assign([TopicPartition(p.topic(), partition, end) for partition, end in ends.items()])
+        self._seen: dict[int, float] = {}
+        self._ended = threading.Event()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+
+    def __enter__(self) -> _Chain:
+        self._reader.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        self._ended.set()
+        self._reader.join(10)
+        self._consumer.close()
+        self._connection.close()
+        self._http.close()
+        self._cache.close()
+
+    def _read(self) -> None:
+        while not self._ended.is_set():
+            message = self._consumer.poll(0.2)
+            if message is not None and message.error() is None and (value := message.value()):
+                stock = orjson.loads(value)["stock"]
+                if stock >= _MEASURED:
+                    self._seen[stock] = time.perf_counter()
+
+    def change(self) -> Taken:
+        """Commit a change, and wait until it can be read by key from both stores."""
+        begun, key, stock = self._commit()
+        wanted = f'"stock":{stock},'.encode()
+        cache = search = None
+        while cache is None or search is None:
+            self._in_time(begun, "to be readable by key")
+            if cache is None and wanted in (self._cache.get(f"{self._key}:{key}") or b""):
+                cache = time.perf_counter() - begun
+            if search is None and wanted in self._get(f"{self._index}/_source/{key}"):
+                search = time.perf_counter() - begun
+            time.sleep(_POLL_SECONDS)
+        return self._taken(begun, stock, search, cache)
+
+    def search(self) -> Taken:
+        """Commit a change, and wait until a search finds it."""
+        begun, _, stock = self._commit()
+        while b'"_id"' not in self._get(f"{self._index}/_search?q=stock:{stock}&_source=false"):
+            self._in_time(begun, "to be found")
+            time.sleep(_POLL_SECONDS)
+        return self._taken(begun, stock, time.perf_counter() - begun, 0.0)
+
+    def _commit(self) -> tuple[float, int, int]:
+        self._made += 1
+        # Keys from all over the table, and no two in a row of one partition.
+        key, stock = self._made * 7 % self._rows, _MEASURED + self._made
+        self._connection.execute("update product set stock = %s where id = %s", (stock, key))
+        begun = time.perf_counter()
+        self._connection.commit()
+        return begun, key, stock
+
+    def _get(self, path: str) -> bytes:
+        self._http.request("GET", path)
+        return self._http.getresponse().read()
+
+    def _taken(self, begun: float, stock: int, search: float, cache: float) -> Taken:
+        while stock not in self._seen:
+            self._in_time(begun, "to be read from the topic")
+            time.sleep(_POLL_SECONDS)
+        return Taken((self._seen[stock] - begun) * 1000, search * 1000, cache * 1000)
+
+    @staticmethod
+    def _in_time(begun: float, what: str) -> None:
+        assert time.perf_counter() - begun < 60, f"after 60 s a change is still waited for {what}"
+
+
+@contextmanager
+def _load(dsn: str, rows: int) -> Iterator[Callable[[], int]]:
+    """Small transactions on the table, at an even pace, for as long as the block lasts."""
+    ended, made = threading.Event(), 0
+
+    def work() -> None:
+        nonlocal made
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            due = time.perf_counter()
+            while not ended.wait(max(0.0, due - time.perf_counter())):
+                connection.execute("update product set title = %s where id = %s", (f"load {made}", made * 11 % rows))
+                made += 1
+                due += 1 / LOAD
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield lambda: made
+    finally:
+        ended.set()
+        thread.join(30)
+
+
+@contextmanager
+def _database(stack: Stack) -> Iterator[str]:
+    endpoints = stack.endpoints()
+    assert endpoints is not None
+    name = f"bench_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(endpoints.postgres, autocommit=True) as connection:
+        connection.execute(f"create database {name}")
+        yield make_conninfo(endpoints.postgres, dbname=name)
+        connection.execute(f"drop database {name} with (force)")
+
+
+def _fill(dsn: str, rows: int) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute(CREATE)
+        values = [change.value for change in Rows().inserts(range(rows))]
+        connection.execute(
+            "insert into product select p.* from json_populate_recordset(null::product, %s) p",
+            (f"[{','.join(map(str, values))}]",),
+        )

@@ -27,7 +27,7 @@ class Monitor:
         self.reads: Counter[str] = Counter()
         self.seen: dict[tuple[str, int], int] = {}
         self._dsn = dsn
-        self._stop = threading.Event()
+        self._stop, self._quiet = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._threads = [threading.Thread(target=self._count)]
         self._threads += [threading.Thread(target=self._watch, args=item) for item in stores.items()]
@@ -44,9 +44,15 @@ class Monitor:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        self.quiet()
         self._stop.set()
         for thread in self._threads:
             thread.join(60)
+
+    def quiet(self) -> None:
+        """Count no further; go on watching."""
+        self._quiet.set()
+        self._threads[0].join(60)
 
     def forgive(self, store: str) -> None:
         """The store itself has lost what it held; what it shows from now on must rise again."""
@@ -54,13 +60,13 @@ class Monitor:
             self.seen = {at: value for at, value in self.seen.items() if at[0] != store}
 
     def _count(self) -> None:
-        while not self._stop.is_set():
+        while not self._quiet.is_set():
             try:
                 with psycopg.connect(self._dsn, autocommit=True, connect_timeout=10) as connection:
-                    while not self._stop.wait(0.02):
+                    while not self._quiet.wait(0.02):
                         connection.execute("update counters set n = n + 1 where id = 1 + (random() * 1000)::int % 5")
             except psycopg.OperationalError:
-                self._stop.wait(0.2)
+                self._quiet.wait(0.2)
 
     def _watch(self, name: str, store: Store) -> None:
         while not self._stop.wait(0.01):

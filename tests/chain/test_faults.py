@@ -80,9 +80,10 @@ def pause(rng: random.Random, seconds: float) -> None:
     threading.Event().wait(rng.uniform(0, seconds))
 
 
-def settle(pipeline: Pipeline, load: Writer) -> None:
+def settle(pipeline: Pipeline, load: Writer, monitor: Monitor) -> None:
     """End the load, and compare everything."""
     load.stop()
+    monitor.quiet()
     assert load.done["insert"], f"the writers did nothing: {load.done}"
     pipeline.assert_in_step()
 
@@ -105,12 +106,11 @@ def test_killed_jobs_go_on_where_they_were(
         pause(rng, 3)
         job.kill()
         job = pipeline.run()
-    settle(pipeline, load)
+    settle(pipeline, load, monitor)
 
 
-@pytest.mark.usefixtures("monitor")
 def test_a_killed_job_that_never_got_far_does_no_harm(
-    pipeline: Pipeline, job: Job, load: Writer, rng: random.Random
+    pipeline: Pipeline, job: Job, load: Writer, monitor: Monitor, rng: random.Random
 ) -> None:
     """Killed while it starts, takes its leases, or writes its first slice."""
     job.kill()
@@ -119,7 +119,7 @@ def test_a_killed_job_that_never_got_far_does_no_harm(
         pause(rng, 8)
         job.kill()
     pipeline.run()
-    settle(pipeline, load)
+    settle(pipeline, load, monitor)
 
 
 @pytest.mark.parametrize("server", ["connect", "kafka", "opensearch", "redis", "postgres"])
@@ -135,7 +135,7 @@ def test_a_killed_server_comes_back_and_nothing_is_lost(
     if server == "postgres":
         pipeline.connect()
     pause(rng, 2)
-    settle(pipeline, load)
+    settle(pipeline, load, monitor)
     assert job.running, "the same run has gone on"
 
 
@@ -147,5 +147,5 @@ def test_a_flushed_redis_fills_again_by_itself(
         client.flushall()
     monitor.forgive("counter-cache")
     pause(rng, 2)
-    settle(pipeline, load)
+    settle(pipeline, load, monitor)
     assert job.running, "the same run has gone on"

@@ -194,7 +194,7 @@ class _Scale:
 # Postgres' own range: 4713 BC to 294276 AD for timestamps, 5874897 AD for dates. Debezium 3.7 writes infinity as the
 # ends of a long for timestamps, and as days far below 4713 BC for dates (seen: -622191234 and -625821272).
 _MICROS = _Scale(-210_866_803_200_000_000, -62_135_596_800_000_000, 253_402_300_800_000_000, 9_223_371_331_200_000_000)
-_DAYS = _Scale(-2_440_588, -719_162, 2_932_897, 2_145_031_948)
+_DAYS = _Scale(-2_440_588, -719_162, 2_932_897, 2_145_042_905)
 _DATE_POSITIVE_INFINITY = -622_191_234
 
 

@@ -38,7 +38,7 @@ Setting = str | int | float | bool
 
 TIMEOUT = 15.0
 _log = logging.getLogger("driftless.kafka")
-_log.setLevel(logging.ERROR)  # librdkafka tells of every broken connection; what matters is raised
+_log.setLevel(logging.CRITICAL)  # librdkafka tells of every broken connection; what matters is raised
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,12 @@ class Kafka:
             futures = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=TIMEOUT)
             found: dict[str, Offsets] = {topic: {} for topic in topics}
             for partition, future in futures.items():
-                found[partition.topic][partition.partition] = future.result().offset
+                offset = future.result().offset
+                if offset < 0:
+                    # A partition without a leader, as while a broker restarts, is answered with -1001 and no error.
+                    place = f"{partition.topic}/{partition.partition}"
+                    raise SourceUnavailable(f"Kafka at {self._config.bootstrap} has no offset of {place} for now")
+                found[partition.topic][partition.partition] = offset
             return found
 
     def consumer(self, **settings: Setting) -> Consumer:
@@ -201,6 +206,17 @@ def kafka_error(error: KafkaError, bootstrap: str) -> SourceError:
         KafkaError._RESOLVE,
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.NETWORK_EXCEPTION,
+        # What a broker that restarts answers for a while; the client does not call these retriable.
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
     }
     if error.retriable() or error.code() in unreachable:
         hint = "is the broker running, and is kafka.bootstrap right? `driftless up` starts a local one"

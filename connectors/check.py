@@ -101,7 +101,10 @@ def _view(name: str, view: ViewConfig, table: Table) -> Iterator[Finding]:
 
 def _log(config: Config, places: Places) -> Iterator[Finding]:
     existing = places.kafka.topics()
-    places.connect.state(names.connector(config.name))
+    status, cause = places.connect.state(names.connector(config.name))
+    if status == "FAILED":
+        # Not fatal: `apply` is what starts it again.
+        yield Finding(f"the connector has failed: {cause}; `driftless apply` starts it again", fatal=False)
     if places.control.topic not in existing:
         return
     state = places.control.read()

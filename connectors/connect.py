@@ -10,6 +10,9 @@ import urllib3
 
 from driftless.errors import SourceError, SourceUnavailable
 
+SETTLE_SECONDS = 5.0
+"""How long a failed state may be that of the task before the change: the new one was seen within 2 s."""
+
 
 class Connect:
     """A Connect cluster. Its answers name settings, never their secrets: those are references."""
@@ -50,13 +53,17 @@ class Connect:
         return worst, ""
 
     def wait_running(self, name: str, seconds: float) -> None:
-        """Return when connector and task run; raises SourceError when they fail or the time is up."""
-        deadline = time.monotonic() + seconds
+        """Return when connector and task run; raises SourceError when they fail or the time is up.
+
+        For a moment after a change or a restart, the state is still told of what ran before it.
+        """
+        begun = time.monotonic()
+        deadline = begun + seconds
         while True:
             state, cause = self.state(name)
             if state == "RUNNING":
                 return
-            if state == "FAILED":
+            if state == "FAILED" and time.monotonic() > begun + SETTLE_SECONDS:
                 raise SourceError(f"the connector {name} failed: {cause}", hint="see the Connect worker's log")
             if time.monotonic() > deadline:
                 raise SourceError(f"the connector {name} is still {state} after {seconds:.0f} s")

@@ -13,7 +13,7 @@ import pytest
 
 from stack import Stack
 from tests.chain.conftest import MakePipeline
-from tests.compare import View
+from tests.compare import OpenSearch, View
 from tests.pipeline import Pipeline, until
 
 pytestmark = pytest.mark.server
@@ -64,6 +64,25 @@ def test_apply_twice_changes_nothing(pipeline: Pipeline) -> None:
 def test_check_is_content_with_what_was_applied(pipeline: Pipeline) -> None:
     done = pipeline.here("check", "--json")
     assert (done.code, done.json()) == (0, {"ok": True, "findings": []})
+
+
+def test_check_and_plan_tell_of_a_failed_connector(pipeline: Pipeline) -> None:
+    """Here for a publication that there is not; `apply` puts it right and starts it again."""
+    connect = OpenSearch(pipeline.endpoints.connect, "")
+    path = f"/connectors/driftless-{pipeline.name}"
+    right = connect.call("GET", f"{path}/config")
+    try:
+        connect.call("PUT", f"{path}/config", {**right, "publication.name": "nobody"})
+
+        def told() -> bool:
+            return "the connector has failed" in pipeline.here("check").out
+
+        until("check to tell of the failed connector", told)
+        assert pipeline.here("plan").code == 1
+    finally:
+        pipeline.apply()
+    assert pipeline.here("check").out.strip() == "everything is ready"
+    pipeline.assert_in_step()
 
 
 @pytest.fixture

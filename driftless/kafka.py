@@ -34,6 +34,14 @@ Offsets = dict[int, int]
 """Partition -> offset."""
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_STALE_LEADERS = {
+    KafkaError._NOENT,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+}
+"""What brokers answer, after one of them restarted, to a client that knows the leaders of before."""
 Setting = str | int | float | bool
 
 TIMEOUT = 15.0
@@ -139,7 +147,13 @@ class Kafka:
             futures = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=TIMEOUT)
             found: dict[str, Offsets] = {topic: {} for topic in topics}
             for partition, future in futures.items():
-                offset = future.result().offset
+                try:
+                    offset = future.result().offset
+                except KafkaException as exc:
+                    if exc.args[0].code() in _STALE_LEADERS:
+                        # The client keeps the leaders it knows for minutes; only asking for all topics renews them.
+                        self._admin.list_topics(timeout=TIMEOUT)
+                    raise
                 if offset < 0:
                     # A partition without a leader, as while a broker restarts, is answered with -1001 and no error.
                     place = f"{partition.topic}/{partition.partition}"
@@ -207,10 +221,7 @@ def kafka_error(error: KafkaError, bootstrap: str) -> SourceError:
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.NETWORK_EXCEPTION,
         # What a broker that restarts answers for a while; the client does not call these retriable.
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
+        *_STALE_LEADERS,
         KafkaError.REPLICA_NOT_AVAILABLE,
         KafkaError.BROKER_NOT_AVAILABLE,
         KafkaError.UNKNOWN_TOPIC_OR_PART,

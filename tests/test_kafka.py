@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Iterator
 from concurrent.futures import Future
 from types import SimpleNamespace
 
@@ -11,10 +14,12 @@ from confluent_kafka import KafkaError, TopicPartition
 from driftless.config import KafkaConfig
 from driftless.errors import SourceError, SourceUnavailable
 from driftless.kafka import Kafka, kafka_error
+from stack import Stack
 
 
 @pytest.mark.parametrize(
-    "code", [KafkaError.FENCED_LEADER_EPOCH, KafkaError.LEADER_NOT_AVAILABLE, KafkaError._TRANSPORT]
+    "code",
+    [KafkaError.FENCED_LEADER_EPOCH, KafkaError.LEADER_NOT_AVAILABLE, KafkaError._TRANSPORT, KafkaError._NOENT],
 )
 def test_an_answer_of_a_restarting_broker_may_pass(code: int) -> None:
     assert isinstance(kafka_error(KafkaError(code), "here:1"), SourceUnavailable)
@@ -42,3 +47,36 @@ def test_a_partition_without_a_leader_has_no_end_rather_than_one_before_the_firs
     monkeypatch.setattr(kafka, "_admin", SimpleNamespace(list_offsets=list_offsets))
     with pytest.raises(SourceUnavailable, match="no offset of t/0"):
         kafka.committed_ends("t", 1)
+
+
+@pytest.fixture
+def broker() -> Iterator[Stack]:
+    """A broker that may be killed while other tests use theirs."""
+    stack = Stack(f"test-{os.getpid()}-broker", servers=("kafka",))
+    stack.up()
+    yield stack
+    stack.destroy()
+
+
+@pytest.mark.server
+def test_a_client_from_before_a_broker_was_killed_gets_ends_again(broker: Stack) -> None:
+    """The broker's leader epochs have risen since, and the client keeps the old ones for minutes if left alone."""
+    kafka = Kafka(KafkaConfig(bootstrap=broker.up().kafka))
+    kafka.create("t", 2, {})
+    _ends(kafka)
+    broker.kill("kafka")
+    with pytest.raises(SourceUnavailable):
+        kafka.committed_ends("t", 2)
+    broker.start("kafka")
+    assert _ends(kafka) == {0: 0, 1: 0}
+
+
+def _ends(kafka: Kafka, seconds: float = 30) -> dict[int, int]:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return kafka.committed_ends("t", 2)
+        except SourceUnavailable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)

@@ -8,8 +8,7 @@ import threading
 import traceback
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -297,10 +296,10 @@ class Writer:
         done: Counter[str] = Counter()
         abandon = rng.random() < 0.1
         try:
-            with _transaction(connection, abandon=abandon):
+            with connection.transaction(force_rollback=abandon):
                 for _ in range(rng.choice((1, 1, 2, 3, 8))):
                     if rng.random() < 0.1:
-                        with _transaction(connection, abandon=True):
+                        with connection.transaction(force_rollback=True):
                             self._act(rng, rows, number, Counter())
                         done["savepoint"] += 1
                     else:
@@ -340,12 +339,3 @@ class Writer:
                 count = min(count, rows.rekey(other, key))
                 rows.rekey(aside, other)
         done[action] += count
-
-
-@contextmanager
-def _transaction(connection: psycopg.Connection, *, abandon: bool) -> Iterator[None]:
-    """A transaction or, within one, a savepoint; rolled back at its end when it is to be abandoned."""
-    with connection.transaction():
-        yield
-        if abandon:
-            raise psycopg.Rollback

@@ -1,0 +1,106 @@
+"""What every command uses: the app, its exit codes, and how an error ends it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+import driftless
+from driftless import config as configuration
+from driftless.config import Config
+from driftless.control import Control
+from driftless.errors import ConfigError, SinkUnavailable, SourceUnavailable, StackError, SyncError
+from driftless.kafka import Kafka
+
+YES, NO, WRONG, UNREACHABLE = 0, 1, 2, 3
+"""Exit codes: done or yes; the answer is no; wrong use or configuration; a server cannot be reached."""
+
+app = typer.Typer(
+    name="driftless",
+    help="Keeps search indexes and caches in step with Postgres, and proves it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+File = Annotated[Path, typer.Option("--file", "-f", help="The configuration.", show_default=True)]
+Json = Annotated[bool, typer.Option("--json", help="Print facts as JSON.")]
+SYNC = Path("sync.yaml")
+
+
+def main() -> None:
+    """Run the command; an operator's mistake ends in a message and an exit code, never in a traceback."""
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", level=logging.WARNING)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    try:
+        app()
+    except KeyboardInterrupt:
+        err.print("interrupted")
+        sys.exit(130)
+    except SyncError as exc:
+        err.print(str(exc) if isinstance(exc, ConfigError) else f"error: {exc}", markup=False, soft_wrap=True)
+        if exc.hint:
+            err.print(f"  {exc.hint}", soft_wrap=True)
+        sys.exit(exit_code(exc))
+
+
+def exit_code(exc: SyncError) -> int:
+    """The contract's exit code for an error."""
+    if isinstance(exc, SourceUnavailable | SinkUnavailable) or (isinstance(exc, StackError) and exc.unreachable):
+        return UNREACHABLE
+    return WRONG if isinstance(exc, ConfigError | StackError) else NO
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        out.print(f"driftless {driftless.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def load(file: Path) -> Config:
+    """The configuration, whole and checked."""
+    import sinks
+
+    return configuration.load(file, {kind: sinks.config_model(kind) for kind in sinks.kinds()})
+
+
+@contextmanager
+def reach(config: Config, *, admin: bool = False) -> Iterator[Any]:
+    from connectors.connect import Connect
+    from connectors.plan import Places
+    from connectors.postgres import Postgres
+
+    kafka = Kafka(config.kafka)
+    with Postgres(config.source.dsn) as source:
+        rights = Postgres(config.source.admin_dsn) if admin and config.source.admin_dsn else source
+        try:
+            yield Places(source, rights, kafka, Connect(config.connect.url), Control(kafka, config.name))
+        finally:
+            rights.close()
+
+
+def chosen(config: Config, given: list[str]) -> list[str]:
+    from driftless.yamlfile import did_you_mean
+
+    for name in given:
+        if name not in config.followers:
+            raise ConfigError(f"there is no follower `{name}`{did_you_mean(name, config.followers)}")
+    return given or list(config.followers)

@@ -1,0 +1,45 @@
+"""`up` and `down`: the local stack."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from driftless.cli.base import Json, app, err, out
+
+
+@app.command()
+def up(
+    name: Annotated[str, typer.Option("--name", help="One of several stacks side by side.")] = "default",
+    as_json: Json = False,
+) -> None:
+    """Start Postgres, Kafka, Connect with Debezium, OpenSearch and Redis on this machine, on loopback.
+
+    They are fetched once. A stack that is up is left as it is.
+    """
+    from stack import Stack
+
+    endpoints = Stack(name).up(lambda line: err.print(line, markup=False, soft_wrap=True))
+    if as_json:
+        print(json.dumps(vars(endpoints)))
+        return
+    for server, address in vars(endpoints).items():
+        out.print(f"{server:<11} {address}", markup=False, soft_wrap=True)
+    out.print(f"\nstop it with: driftless down{'' if name == 'default' else f' --name {name}'}", markup=False)
+
+
+@app.command()
+def down(
+    name: Annotated[str, typer.Option("--name", help="The stack to stop.")] = "default",
+    purge: Annotated[bool, typer.Option("--purge", help="Delete the stack's data too.")] = False,
+) -> None:
+    """Stop what `up` started, and only that. Data stays unless you say --purge."""
+    from stack import Stack
+
+    stack = Stack(name)
+    stopped = stack.down(lambda line: err.print(line, markup=False, soft_wrap=True))
+    if purge:
+        stack.destroy()
+    out.print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")

@@ -1,0 +1,121 @@
+"""`check`, `plan` and `apply`: from a configuration to a pipeline."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from driftless.cli.base import NO, SYNC, YES, File, Json, app, load, out, reach
+from driftless.config import Config
+from driftless.errors import ConfigError, SinkUnavailable, SyncError
+
+
+def _secret(config: Config, password: object, *, store: bool) -> str | None:
+    """The reference by which the Connect worker finds the password; for the local stack, kept where it can."""
+    if config.connect.password is not None:
+        return f"${{{config.connect.password}}}"
+    if password is None:
+        return None
+    from stack import find_stack
+
+    stack = find_stack(config.connect.url)
+    if stack is None:
+        raise ConfigError(
+            "source.dsn has a password, and connect.password does not say where the Connect worker finds it",
+            hint="it must not be stored in Connect: give a reference to one of the worker's config providers, "
+            "as in `connect: {password: 'file:/etc/connect/shop.properties:password'}`",
+        )
+    if store:
+        stack.write_secret(config.name, str(password))
+    return f"${{dir:{stack.secrets_dir}:{config.name}}}"
+
+
+def _findings(config: Config, places: Any) -> tuple[list[Any], bool]:
+    from connectors.check import Finding, check
+
+    findings = check(config, places)
+    for name, follower in config.followers.items():
+        table = places.source.table(config.table_of(name))
+        if table is None:
+            continue
+        import sinks
+        from driftless.sink import SinkContext
+
+        try:
+            sink = sinks.open_sink(follower.kind, follower.sink, SinkContext(config.name, name, table.key))
+        except ValueError as exc:
+            findings.append(Finding(f"followers.{name}: {exc}"))
+            continue
+        try:
+            sink.check()
+        except SinkUnavailable as exc:
+            raise SinkUnavailable(f"followers.{name}: {exc}", hint=exc.hint) from exc
+        except SyncError as exc:
+            findings.append(Finding(f"followers.{name}: {exc}{'; ' + exc.hint if exc.hint else ''}"))
+        finally:
+            sink.close()
+    return findings, any(finding.fatal for finding in findings)
+
+
+@app.command()
+def check(file: File = SYNC, as_json: Json = False) -> None:
+    """Look at everything before it starts: configuration, source, topics, connector, stores. Changes nothing."""
+    config = load(file)
+    with reach(config) as places:
+        findings, fatal = _findings(config, places)
+    if as_json:
+        print(json.dumps({"ok": not fatal, "findings": [{"fatal": f.fatal, "what": f.what} for f in findings]}))
+    else:
+        for finding in findings:
+            out.print(str(finding), markup=False, soft_wrap=True)
+        if not fatal:
+            out.print("everything is ready")
+    raise typer.Exit(NO if fatal else YES)
+
+
+def _plan(config: Config, places: Any, *, store_secret: bool) -> list[Any]:
+    from connectors.plan import make_plan
+
+    findings, fatal = _findings(config, places)
+    if fatal:
+        raise ConfigError(*(str(finding) for finding in findings if finding.fatal))
+    secret = _secret(config, places.source.parameters.get("password"), store=store_secret)
+    return make_plan(config, places, secret)
+
+
+@app.command()
+def plan(
+    file: File = SYNC,
+    as_json: Json = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Only what the database needs, for a DBA to run.")] = False,
+) -> None:
+    """Show what `apply` would do. Exits 1 when it would do anything."""
+    config = load(file)
+    with reach(config) as places:
+        actions = _plan(config, places, store_secret=False)
+    if sql:
+        for action in actions:
+            if action.sql is not None:
+                print(f"{action.sql};")
+    elif as_json:
+        fields = ("verb", "what", "detail", "sql")
+        print(json.dumps({"changes": [{key: getattr(action, key) for key in fields} for action in actions]}))
+    else:
+        for action in actions:
+            out.print(f"  {action}", markup=False, soft_wrap=True)
+        out.print("nothing to change" if not actions else f"{len(actions)} changes; `driftless apply` makes them")
+    raise typer.Exit(NO if actions else YES)
+
+
+@app.command()
+def apply(file: File = SYNC) -> None:
+    """Make publication, topics, connector and followers as the configuration says. Again: changes nothing."""
+    config = load(file)
+    with reach(config, admin=True) as places:
+        actions = _plan(config, places, store_secret=True)
+        for action in actions:
+            out.print(f"  {action}", markup=False, soft_wrap=True)
+            action.do()
+    out.print("nothing to change" if not actions else f"{len(actions)} changes made; `driftless run` follows")

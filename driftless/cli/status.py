@@ -1,0 +1,103 @@
+"""`status` and `wait`: where every follower stands."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table as Grid
+
+from driftless.cli.base import NO, SYNC, UNREACHABLE, YES, File, Json, app, chosen, err, load, out
+from driftless.config import Config
+from driftless.control import Control
+from driftless.errors import ConfigError, SourceUnavailable
+from driftless.kafka import Kafka
+from driftless.lsn import parse_lsn
+from driftless.status import SourceStatus, status
+
+
+def _facts(config: Config) -> dict[str, Any]:
+    """The facts of `status`. A source that cannot be reached leaves its own part empty and is told on stderr."""
+    from connectors.postgres import Postgres
+    from driftless import names
+
+    control = Control(Kafka(config.kafka), config.name)
+    state = control.read()
+    source = SourceStatus()
+    try:
+        with Postgres(config.source.dsn) as postgres:
+            slot = postgres.slot(names.slot(config.name))
+            source = SourceStatus(
+                postgres.lsn(), slot.name if slot else None, slot.lag_bytes if slot else None, postgres.clock()
+            )
+    except SourceUnavailable as exc:
+        err.print(f"{exc}", markup=False, soft_wrap=True)
+    return status(config, state, source, control.now())
+
+
+@app.command(name="status")
+def status_command(
+    file: File = SYNC,
+    as_json: Json = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Again every second, until Ctrl-C.")] = False,
+) -> None:
+    """Where the source and every follower stand. Exits 3 when the source cannot be reached."""
+    from rich.live import Live
+
+    config = load(file)
+    facts = _facts(config)
+    if as_json:
+        print(json.dumps(facts))
+    elif watch:
+        with Live(_grid(facts), console=out, auto_refresh=False) as live:
+            while True:
+                time.sleep(1)
+                live.update(_grid(_facts(config)), refresh=True)
+    else:
+        out.print(_grid(facts))
+        for follower in facts["followers"]:
+            if follower["trouble"]:
+                out.print(f"{follower['name']}: {follower['trouble']}", markup=False, soft_wrap=True)
+    if facts["source"]["lsn"] is None:
+        raise typer.Exit(UNREACHABLE)
+    raise typer.Exit(NO if any(f["state"] == "failed" for f in facts["followers"]) else YES)
+
+
+def _grid(facts: dict[str, Any]) -> Grid:
+    source = facts["source"]
+    title = f"{facts['pipeline']}: source at {source['lsn'] or '(unreachable)'}, slot {source['slot'] or '(none)'}"
+    if source["slot_lag_bytes"] is not None:
+        title += f", {source['slot_lag_bytes'] / 1e6:.1f} MB behind"
+    grid = Grid(title=title, title_justify="left", box=None, pad_edge=False)
+    for heading in ("follower", "view", "state", "gen", "applied", "lag s", "lag records", "documents"):
+        grid.add_column(heading, justify="right" if heading in ("gen", "lag s", "lag records", "documents") else "left")
+    for f in facts["followers"]:
+        shown = (f["generation"], f["applied_lsn"], f["lag_seconds"], f["lag_records"], f["documents"])
+        grid.add_row(f["name"], f["view"], f["state"], *("-" if value is None else str(value) for value in shown))
+    return grid
+
+
+@app.command()
+def wait(
+    lsn: Annotated[str, typer.Option("--lsn", help="The position, as pg_current_wal_lsn() gives it.")],
+    follower: Annotated[str | None, typer.Argument(help="The follower; all if none is named.")] = None,
+    file: File = SYNC,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait at the most.")] = 30.0,
+) -> None:
+    """Return when everything up to a source position can be read: read your own writes. Exits 1 when time runs out."""
+    from connectors.postgres import Postgres
+    from driftless.wait import wait_for
+
+    config = load(file)
+    try:
+        target = parse_lsn(lsn)
+    except ValueError as exc:
+        raise ConfigError(f"--lsn: {exc}") from None
+    followers = chosen(config, [follower] if follower else [])
+    with Postgres(config.source.dsn) as source:
+        late = wait_for(Control(Kafka(config.kafka), config.name), followers, target, timeout, source.emit_marker)
+    if late:
+        err.print(f"not yet there after {timeout:g} s: {', '.join(late)}", markup=False)
+        raise typer.Exit(NO)

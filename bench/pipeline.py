@@ -30,7 +30,7 @@ from driftless import config as configuration
 from driftless import names
 from driftless.config import Config
 from driftless.control import SETTINGS, Control
-from driftless.generation import generation_definition
+from driftless.generation import begin_facts, define
 from driftless.kafka import Kafka, Setting
 from driftless.registry import first_epoch
 from driftless.sink import Sink, SinkContext
@@ -173,7 +173,7 @@ class Pipeline:
             self.control.write({f"table/{name}": table.to_json(), f"epochs/{name}": log.to_json()})
         for follower in self.config.followers:
             table = self.tables[self.config.table_of(follower)]
-            self.control.write({f"generation/{follower}/1": generation_definition(self.config, follower, table)})
+            self.control.write(begin_facts(follower, define(self.config, follower, table)))
 
     def topic(self, table: str = TABLE.full_name) -> str:
         return names.table_topic(self.name, table)

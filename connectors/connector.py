@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from driftless import names
+from driftless import names, quarantine
 from driftless.config import Config, milliseconds
 from driftless.marker import marker_sql
 
@@ -89,6 +89,7 @@ def topic_plan(config: Config) -> dict[str, tuple[int, dict[str, str]]]:
             1,
             {**common, "cleanup.policy": "delete", "retention.ms": str(milliseconds("1d")), "segment.ms": "3600000"},
         ),
+        names.quarantine_topic(config.name): (1, {**common, **quarantine.SETTINGS}),
         names.heartbeat_topic(config.name): (1, {**common, "cleanup.policy": "compact", "segment.ms": "3600000"}),
     }
     for name, table in config.source.tables.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from connectors.connect import Connect
@@ -13,7 +13,7 @@ from driftless import names
 from driftless.config import Config
 from driftless.control import SETTINGS, Control, State
 from driftless.errors import SourceError
-from driftless.generation import generation_definition
+from driftless.generation import Generation, begin_facts, define, generations, next_number
 from driftless.kafka import Kafka
 from driftless.registry import TopicLog, first_epoch
 from driftless.table import Table
@@ -217,18 +217,29 @@ def _followers(config: Config, places: Places, tables: dict[str, Table], state: 
         table = tables.get(config.table_of(name))
         if table is None:
             continue
-        known = state.under(f"generation/{name}")
-        definition = generation_definition(config, name, table)
-        if not known:
-            fact = {f"generation/{name}/1": definition}
-            detail = f"generation 1 of the view {definition['view']} in {definition['kind']}"
-            actions.append(Action("create", f"follower {name}", detail, do=_bind(places.control.write, fact)))
-        elif not any(fact.value["fingerprint"] == definition["fingerprint"] for fact in known.values()):
-            raise SourceError(
-                f"the follower {name} was built from another definition of its view, its table's columns or its store",
-                hint="this version cannot rebuild yet: put the old definition back, or name a new follower",
-            )
+        known = generations(state, name)
+        wanted = define(config, name, table, number=next_number(state, name))
+        newest = known[max(known)] if known else None
+        if newest is not None and newest.fingerprint == wanted.fingerprint:
+            continue
+        what = f"generation {wanted.number} of the view {wanted.view} in {wanted.kind}"
+        if newest is not None:
+            what += f", beside the live one, which it replaces when it is built: {', '.join(_changed(newest, wanted))}"
+        do = _bind(places.control.write, begin_facts(name, wanted))
+        actions.append(Action("create" if newest is None else "rebuild", f"follower {name}", what, do=do))
     return actions
+
+
+def _changed(old: Generation, new: Generation) -> Iterator[str]:
+    """In what two generations differ, in words."""
+    for what in ("view", "kind", "fields", "sink"):
+        if getattr(old, what) != getattr(new, what):
+            yield f"its {'store' if what == 'sink' else what} changed"
+    before, after = ({c.name: (c.type, c.array) for c in g.table.columns} for g in (old, new))
+    if old.fields == new.fields and before != after:
+        yield f"types of {', '.join(sorted(name for name in after if before.get(name) != after[name]))} changed"
+    if (old.table.full_name, old.table.key) != (new.table.full_name, new.table.key):
+        yield "its root or key changed"
 
 
 def _plain(table: Table) -> dict[str, object]:

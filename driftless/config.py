@@ -95,8 +95,15 @@ class ViewConfig(Model):
 
 class FollowerConfig(Model):
     view: str = Field(description="The view whose documents it holds.")
+    keep: Duration = Field(
+        default="1d", description="How long a generation that readers have left goes on following, to go back to."
+    )
     kind: str
     sink: dict[str, Any]
+
+
+_FOLLOWER = ("view", "keep")
+"""What a follower has beside its store."""
 
 
 class Config(Model):
@@ -144,12 +151,13 @@ def _follower(
         return entry
     kinds = [key for key in entry if key in sinks]
     for key in entry:
-        if key != "view" and key not in sinks:
-            problems.append(file.at((*at, key), f"unknown kind of store{did_you_mean(key, [*sinks, 'view'])}"))
+        if key not in _FOLLOWER and key not in sinks:
+            problems.append(file.at((*at, key), f"unknown kind of store{did_you_mean(key, [*sinks, *_FOLLOWER])}"))
+    plain = {key: entry[key] for key in _FOLLOWER if key in entry}
     if len(kinds) != 1:
-        if len(kinds) > 1 or not set(entry) - {"view"}:
+        if len(kinds) > 1 or not set(entry) - set(_FOLLOWER):
             problems.append(file.at(at, f"name exactly one kind of store: {', '.join(sorted(sinks))}"))
-        return {**({"view": entry["view"]} if "view" in entry else {}), "kind": "", "sink": {}}
+        return {**plain, "kind": "", "sink": {}}
     kind = kinds[0]
     try:
         sinks[kind].model_validate(entry[kind])
@@ -157,7 +165,7 @@ def _follower(
         for error in exc.errors(include_url=False, include_input=False):
             problems.append(_problem(file, {**error, "loc": (*at, kind, *error["loc"])}, sinks[kind]))
     sink = entry[kind] if isinstance(entry[kind], dict) else {}
-    return {**({"view": entry["view"]} if "view" in entry else {}), "kind": kind, "sink": sink}
+    return {**plain, "kind": kind, "sink": sink}
 
 
 def _qualify(data: dict[str, object]) -> None:

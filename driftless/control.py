@@ -97,6 +97,18 @@ class State:
         fact = self.facts.get(key)
         return None if fact is None else fact.value
 
+    @property
+    def now(self) -> float:
+        """The broker's time of the newest record: while somebody runs, at most a few seconds ago."""
+        return max((fact.time for fact in self.facts.values()), default=0.0)
+
+    def set(self, key: str, value: dict[str, object] | None) -> None:
+        """Take in what has just been written, before it is read."""
+        if value is None:
+            self.facts.pop(key, None)
+        else:
+            self.facts[key] = Fact(value, self.now, -1)
+
     def under(self, kind: str) -> dict[str, Fact]:
         """Name -> fact of one kind."""
         prefix = f"{kind}/"

@@ -1,13 +1,20 @@
-"""What a generation of a follower is built from, so that a change of it is noticed before anything is written."""
+"""Generations: what each build of a follower is made from, recorded so that it can be followed whatever changes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from driftless.config import Config
+from driftless.config import Config, FollowerConfig
+from driftless.control import State
 from driftless.table import Table
 from driftless.types import refusal
+
+_ACCESS = {"url", "ca_certs", "retry_seconds", "request_seconds", "request_bytes", "request_documents", "connections"}
+"""Settings that say how a store is reached, not what it holds: a generation moves with them."""
 
 
 def view_fields(config: Config, view: str, table: Table) -> dict[str, str]:
@@ -15,20 +22,80 @@ def view_fields(config: Config, view: str, table: Table) -> dict[str, str]:
     return config.views[view].fields(tuple(column.name for column in table.columns if refusal(column) is None))
 
 
-def generation_definition(config: Config, follower: str, table: Table) -> dict[str, object]:
-    """The fact that is registered for a generation. Where it is reached does not belong to it: a store may move."""
+@dataclass(frozen=True)
+class Generation:
+    """One build of a follower. Everything that following it needs but for the store's address and secrets.
+
+    `table`: as it was when the generation was begun, with the columns that it shows. `by_itself`: promoted as soon as
+    it is built and checked. `promoted_at`, `retired_at`: seconds since 1970, by the broker's clock, at which readers
+    began and ceased to see it.
+    """
+
+    number: int
+    view: str
+    table: Table
+    kind: str
+    fields: dict[str, str]
+    sink: dict[str, Any]
+    fingerprint: str
+    by_itself: bool = True
+    promoted_at: float | None = None
+    retired_at: float | None = None
+
+    def to_json(self) -> dict[str, object]:
+        facts = {**asdict(self), "table": self.table.to_json()}
+        del facts["number"]
+        return facts
+
+    @classmethod
+    def from_json(cls, number: int, facts: Mapping[str, Any]) -> Generation:
+        return cls(**{**facts, "number": number, "table": Table.from_json(facts["table"])})
+
+    def settings(self, entry: FollowerConfig) -> dict[str, Any]:
+        """The sink's configuration: what this generation was begun with, reached as sync.yaml says now."""
+        return {**self.sink, **{key: value for key, value in entry.sink.items() if key in _ACCESS}}
+
+
+def define(config: Config, follower: str, table: Table, *, number: int = 1, by_itself: bool = True) -> Generation:
+    """The generation that the configuration and the table ask for."""
     entry = config.followers[follower]
     fields = view_fields(config, entry.view, table)
-    types = {name: [column.type, column.array] for name in fields.values() if (column := table.column(name))}
-    sink = {key: value for key, value in entry.sink.items() if key not in ("url", "retry_seconds", "request_seconds")}
+    shown = {*fields.values(), *table.key}
+    table = replace(table, columns=tuple(column for column in table.columns if column.name in shown))
+    sink = {key: value for key, value in entry.sink.items() if key not in _ACCESS}
     built_from = {
         "view": entry.view,
         "root": table.full_name,
         "key": list(table.key),
         "kind": entry.kind,
         "fields": fields,
-        "types": types,
+        "types": {column.name: [column.type, column.array] for column in table.columns},
         "sink": sink,
     }
     digest = hashlib.sha256(json.dumps(built_from, sort_keys=True).encode()).hexdigest()[:16]
-    return {"view": entry.view, "kind": entry.kind, "fields": fields, "fingerprint": digest}
+    return Generation(number, entry.view, table, entry.kind, fields, sink, digest, by_itself)
+
+
+def generations(state: State, follower: str) -> dict[int, Generation]:
+    """Every generation of a follower that there is, by number, oldest first."""
+    facts = state.under(f"generation/{follower}")
+    return {n: Generation.from_json(n, facts[str(n)].value) for n in sorted(map(int, facts))}
+
+
+def next_number(state: State, follower: str) -> int:
+    """A number that no generation of this follower ever had: an old one's leftovers must not meet a new one's."""
+    last = state.get(f"last/{follower}") or {"number": 0}
+    return max([int(str(last["number"])), *generations(state, follower)]) + 1
+
+
+def begin_facts(follower: str, generation: Generation) -> dict[str, dict[str, object] | None]:
+    """What to write into the control topic to begin a generation; whoever runs the follower then builds it."""
+    return {
+        f"generation/{follower}/{generation.number}": generation.to_json(),
+        f"last/{follower}": {"number": generation.number},
+    }
+
+
+def end_keys(follower: str, number: int) -> list[str]:
+    """The facts to forget with a generation that has been dropped."""
+    return [f"generation/{follower}/{number}", f"follower/{follower}/{number}"]

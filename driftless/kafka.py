@@ -141,6 +141,16 @@ class Kafka:
         """Where the brokers have written to, decided or not: topic -> offsets, all in one request."""
         return self._offsets(topics, _LATEST, IsolationLevel.READ_UNCOMMITTED)
 
+    def offsets_at(self, topic: str, partitions: int, time: float) -> Offsets:
+        """The first offset of each partition whose record is not older than `time`, in seconds since 1970."""
+        spec = OffsetSpec.for_timestamp(int(time * 1000))
+        ends = self.committed_ends(topic, partitions)
+        with _reachable(self._config.bootstrap):
+            wanted = {TopicPartition(topic, p): spec for p in range(partitions)}
+            futures = self._admin.list_offsets(wanted, request_timeout=TIMEOUT)
+            found = {partition.partition: future.result().offset for partition, future in futures.items()}
+        return {p: ends[p] if offset < 0 else offset for p, offset in found.items()}
+
     def _offsets(self, topics: Mapping[str, int], spec: OffsetSpec, isolation: IsolationLevel) -> dict[str, Offsets]:
         wanted = {TopicPartition(topic, p): spec for topic, count in topics.items() for p in range(count)}
         with _reachable(self._config.bootstrap):

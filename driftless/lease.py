@@ -81,7 +81,7 @@ class Lease:
         self._producer.init_transactions(TIMEOUT)
         return self._producer
 
-    def write(self, facts: Mapping[str, dict[str, object]], *, held: bool = True) -> None:
+    def write(self, facts: Mapping[str, dict[str, object] | None], *, held: bool = True) -> None:
         """Renew the lease and write facts with it, all or none. Raises Fenced when another runner took over.
 
         After SourceUnavailable it may be called again: it then makes sure first that the lease is still ours.
@@ -104,7 +104,7 @@ class Lease:
         hint = "only one process may run a follower; stop one of the two"
         return Fenced(f"another runner took over the follower `{self.follower}`", hint=hint)
 
-    def release(self, facts: Mapping[str, dict[str, object]]) -> None:
+    def release(self, facts: Mapping[str, dict[str, object] | None]) -> None:
         """Write the last facts and let another runner start at once."""
         self.write(facts, held=False)
 

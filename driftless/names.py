@@ -28,6 +28,10 @@ def control_topic(pipeline: str) -> str:
     return f"{pipeline}.control"
 
 
+def quarantine_topic(pipeline: str) -> str:
+    return f"{pipeline}.quarantine"
+
+
 def connector(pipeline: str) -> str:
     return f"driftless-{pipeline}"
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from driftless.config import Config
-from driftless.control import LEASE_SECONDS, State
+from driftless.control import State
 from driftless.lsn import format_lsn, parse_lsn
+from driftless.request import is_running
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,9 @@ def status(config: Config, state: State, source: SourceStatus, now: float) -> di
 
 
 def _follower(config: Config, name: str, state: State, source: SourceStatus, now: float) -> dict[str, Any]:
-    running = _is_running(state, name, now)
-    generations = []
+    running = is_running(state, name, now)
+    paused = state.get(f"paused/{name}") is not None
+    generations: list[dict[str, Any]] = []
     for number in sorted(state.under(f"generation/{name}"), key=int):
         fact = state.get(f"follower/{name}/{number}") or {}
         said = str(fact.get("state", "stopped"))
@@ -43,25 +45,38 @@ def _follower(config: Config, name: str, state: State, source: SourceStatus, now
             {
                 "n": int(number),
                 "live": bool(fact.get("live", False)),
-                "state": said if running or said == "failed" else "stopped",
+                "state": said if running or said == "failed" else "paused" if paused else "stopped",
                 "applied_lsn": fact.get("applied_lsn"),
             }
         )
     live = next((g for g in generations if g["live"]), generations[-1] if generations else None)
+    others = {g["state"] for g in generations if g is not live}
     fact = (state.get(f"follower/{name}/{live['n']}") if live else None) or {}
     return {
         "name": name,
         "view": config.followers[name].view,
-        "state": live["state"] if live else "stopped",
+        "state": _state(live["state"], others) if live else "stopped",
         "generation": live["n"] if live else None,
         "generations": generations,
         "applied_lsn": fact.get("applied_lsn"),
         "lag_seconds": _lag_seconds(fact, source, now),
         "lag_records": fact.get("lag_records"),
         "documents": fact.get("documents"),
-        "quarantined": 0,
-        "trouble": fact.get("trouble") or None,
+        "quarantined": fact.get("quarantined", 0),
+        "trouble": "; ".join(_troubles(state, name, generations)) or None,
     }
+
+
+def _state(live: str, others: set[str]) -> str:
+    """A follower's own state: that of the generation that readers see, unless another is on its way to them."""
+    if live == "live" and "promoting" in others:
+        return "promoting"
+    return "rebuilding" if live == "live" and "bootstrapping" in others else live
+
+
+def _troubles(state: State, name: str, generations: list[dict[str, Any]]) -> list[str]:
+    facts = (state.get(f"follower/{name}/{g['n']}") or {} for g in generations)
+    return [str(fact["trouble"]) for fact in facts if fact.get("trouble")]
 
 
 def _view(name: str, followers: list[dict[str, Any]]) -> dict[str, Any]:
@@ -76,11 +91,6 @@ def _view(name: str, followers: list[dict[str, Any]]) -> dict[str, Any]:
         "lag_records": 0,
         "dirty": 0,
     }
-
-
-def _is_running(state: State, follower: str, now: float) -> bool:
-    lease = state.facts.get(f"lease/{follower}")
-    return lease is not None and bool(lease.value["held"]) and now - lease.time <= LEASE_SECONDS
 
 
 def _lag_seconds(fact: dict[str, object], source: SourceStatus, now: float) -> float | None:

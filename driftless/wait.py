@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from confluent_kafka import TopicPartition
-
-from driftless.control import Control, State, absorb
+from driftless.control import Control, State
 from driftless.errors import SourceError
 from driftless.lsn import parse_lsn
+from driftless.request import ControlReader
 
 
 def wait_for(
@@ -20,24 +19,16 @@ def wait_for(
     Writes a marker itself, so that an idle source does not make anybody wait for the next heartbeat.
     """
     deadline = time.monotonic() + timeout
-    state = control.read()
-    end = max((fact.offset for fact in state.facts.values()), default=-1) + 1
-    late = [name for name in followers if not _has(state, name, lsn)]
-    if not late:
-        return []
-    if emit_marker() < lsn:
-        raise SourceError(f"the source has not reached the position {lsn:#x} itself")
-    consumer = control.kafka.consumer(**{"isolation.level": "read_uncommitted"})
+    reader = ControlReader(control)
     try:
-        consumer.assign([TopicPartition(control.topic, 0, end)])
+        late = [name for name in followers if not _has(reader.state, name, lsn)]
+        if late and emit_marker() < lsn:
+            raise SourceError(f"the source has not reached the position {lsn:#x} itself")
         while late and (left := deadline - time.monotonic()) > 0:
-            message = consumer.poll(min(left, 0.5))
-            if message is None or message.error() is not None:
-                continue
-            absorb(state.facts, message)
-            late = [name for name in late if not _has(state, name, lsn)]
+            reader.poll(min(left, 0.5))
+            late = [name for name in late if not _has(reader.state, name, lsn)]
     finally:
-        consumer.close()
+        reader.close()
     return late
 
 

@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import expr
@@ -23,6 +24,8 @@ DRIVER_OFFSETS = 2_000
 """Up to here the driver writes: starting a Python worker costs more than the work (220 ms against 75 ms)."""
 
 _RESULT = "written long, stale long, key string, version long, problem string, kind string, hint string"
+"""What executors tell: counts; a rejected write (`problem` without `kind`); a held key that went through (neither);
+an error that ends the slice (`kind`)."""
 _RESULT_ARROW: pa.Schema = pa.schema(
     tuple(
         pa.field(name, pa.int64() if kind == "long" else pa.string())
@@ -82,38 +85,100 @@ def newest_per_key(batch: pa.RecordBatch) -> pa.RecordBatch:
     return table.take(newest.combine_chunks().sort()).combine_chunks().to_batches()[0]
 
 
-def apply_slice(
-    spark: SparkSession, source: LogSource, spec: SinkSpec, sink: Sink, generation: int, begin: Offsets, end: Offsets
-) -> Applied:
-    """Apply [begin, end). When it returns, every write of the slice is in the store, stale there, or rejected.
+@dataclass(frozen=True)
+class Slice:
+    """Offsets [begin, end) of each partition, and what is special about some keys.
 
-    May be repeated after any failure. Raises SinkUnavailable and SourceUnavailable for what may pass.
+    `held`: quarantined keys, to be told of when they go through. `only`: the keys to write; None for all.
     """
-    writes = read_slice(spark, source, begin, end)
+
+    begin: Offsets
+    end: Offsets
+    held: pa.StringArray | None = None
+    only: pa.StringArray | None = None
+
+    @property
+    def offsets(self) -> int:
+        return sum(self.end[p] - self.begin[p] for p in self.end)
+
+    def writes(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """What of a batch is to be written: of the wanted keys, each one's newest."""
+        if self.only is not None:
+            batch = batch.filter(pc.is_in(batch["key"], value_set=self.only))
+        return newest_per_key(batch)
+
+    def passed(self, batch: pa.RecordBatch, applied: Applied) -> list[tuple[str, int]]:
+        """Held keys of a batch that the store has taken now, each with its version."""
+        if self.held is None or batch.num_rows == 0:
+            return []
+        known = batch.filter(pc.is_in(batch["key"], value_set=self.held))
+        refused = {r.key for r in applied.rejected}
+        return [(row["key"], row["version"]) for row in known.to_pylist() if row["key"] not in refused]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a slice, which ended at `end`. `passed`: held keys that the store has taken, with versions."""
+
+    end: Offsets
+    applied: Applied
+    passed: tuple[tuple[str, int], ...] = ()
+
+
+class Head(Protocol):
+    """Reads small slices; see jobs/tail.py."""
+
+    def read(self, source: LogSource, begin: Offsets, end: Offsets) -> tuple[Offsets, pa.Table]:
+        """The writes of a slice, and where it ends."""
+
+
+def apply_slice(
+    spark: SparkSession, head: Head, source: LogSource, spec: SinkSpec, sink: Sink, generation: int, part: Slice
+) -> Outcome:
+    """Apply a slice. When it returns, every write of it is in the store, stale there, or rejected.
+
+    A small one may end sooner or later than asked for, where `head` has it already. May be repeated after any failure.
+    Raises SinkUnavailable and SourceUnavailable for what may pass.
+    """
     try:
-        if sum(end[p] - begin[p] for p in end) <= DRIVER_OFFSETS:
-            return _on_driver(writes, sink, generation)
-        return _on_executors(writes, spec, generation)
+        if part.offsets <= DRIVER_OFFSETS:
+            return _on_driver(*head.read(source, part.begin, part.end), sink, generation, part)
+        return _on_executors(read_slice(spark, source, part.begin, part.end), spec, generation, part)
     except PySparkException as exc:
         raise _spark_error(exc) from exc
 
 
-def _on_driver(writes: DataFrame, sink: Sink, generation: int) -> Applied:
-    table = writes.toArrow().cast(WRITES).combine_chunks()
-    applied = Applied()
-    for batch in table.to_batches():
-        applied += sink.apply(generation, newest_per_key(batch))
-    return applied
+def count_documents(spark: SparkSession, source: LogSource, begin: Offsets, end: Offsets) -> int:
+    """How many keys have a document as their newest state in [begin, end)."""
+    if begin == end:
+        return 0
+    writes = read_slice(spark, source, begin, end)
+    newest = writes.groupBy("key").agg(expr("max_by(document IS NOT NULL, version) AS present"))
+    try:
+        return newest.where("present").count()
+    except PySparkException as exc:
+        raise _spark_error(exc) from exc
 
 
-def _on_executors(writes: DataFrame, spec: SinkSpec, generation: int) -> Applied:
+def _on_driver(end: Offsets, writes: pa.Table, sink: Sink, generation: int, part: Slice) -> Outcome:
+    table = writes.cast(WRITES).combine_chunks()
+    total, passed = Applied(), []
+    for batch in map(part.writes, table.to_batches()):
+        applied = sink.apply(generation, batch)
+        total += applied
+        passed += part.passed(batch, applied)
+    return Outcome(end, total, tuple(passed))
+
+
+def _on_executors(writes: DataFrame, spec: SinkSpec, generation: int, part: Slice) -> Outcome:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sink = spec.open()
         try:
-            for batch in batches:
-                writes = pa.Table.from_batches([batch]).cast(WRITES).combine_chunks()
-                for part in writes.to_batches():
-                    yield _as_rows(sink.apply(generation, newest_per_key(part)))
+            for whole in batches:
+                for batch in pa.Table.from_batches([whole]).cast(WRITES).combine_chunks().to_batches():
+                    wanted = part.writes(batch)
+                    applied = sink.apply(generation, wanted)
+                    yield _as_rows(applied, part.passed(wanted, applied))
         except SyncError as exc:
             # An exception would reach the driver as text alone.
             error = {"problem": str(exc), "kind": type(exc).__name__, "hint": exc.hint}
@@ -122,19 +187,23 @@ def _on_executors(writes: DataFrame, spec: SinkSpec, generation: int) -> Applied
             sink.close()
 
     result = writes.mapInArrow(write, _RESULT).toArrow()
-    rejected = []
-    for row in result.filter(pa.compute.is_valid(result["problem"])).to_pylist():
+    rejected, passed = [], []
+    for row in result.filter(pc.is_null(result["written"])).to_pylist():
         if row["kind"] is not None:
             kind: type[SyncError] = getattr(errors, row["kind"], SinkError)
             raise kind(row["problem"], hint=row["hint"])
-        rejected.append(Rejected(row["key"], row["version"], row["problem"]))
-    written, stale = (pa.compute.sum(result[name]).as_py() or 0 for name in ("written", "stale"))
-    return Applied(written, stale, tuple(rejected))
+        if row["problem"] is not None:
+            rejected.append(Rejected(row["key"], row["version"], row["problem"]))
+        else:
+            passed.append((row["key"], row["version"]))
+    written, stale = (pc.sum(result[name]).as_py() or 0 for name in ("written", "stale"))
+    return Outcome(part.end, Applied(written, stale, tuple(rejected)), tuple(passed))
 
 
-def _as_rows(applied: Applied) -> pa.RecordBatch:
+def _as_rows(applied: Applied, passed: list[tuple[str, int]]) -> pa.RecordBatch:
     rows: list[dict[str, object]] = [{"written": applied.written, "stale": applied.stale}]
     rows += [{"key": r.key, "version": r.version, "problem": r.reason} for r in applied.rejected]
+    rows += [{"key": key, "version": version} for key, version in passed]
     return pa.RecordBatch.from_pylist(rows, schema=_RESULT_ARROW)
 
 
@@ -147,3 +216,18 @@ def _spark_error(exc: PySparkException) -> SyncError:
         hint = "if the table changed, `driftless apply` registers its columns; else see the record with a Kafka client"
         return DecodeError(place, hint=hint)
     return SourceUnavailable(f"reading the log with Spark failed: {text.strip().splitlines()[0]}")
+
+
+def kafka_options(settings: Mapping[str, object], follower: str) -> dict[str, str]:
+    """The Kafka source's options from librdkafka's settings; names that differ between the two are translated."""
+    ours = {"socket.timeout.ms"}
+    options = {f"kafka.{key}": str(value) for key, value in settings.items() if key not in ours}
+    return {
+        **options,
+        "kafka.isolation.level": "read_committed",
+        # A tail that ends in a transaction's mark would wait for it 500 ms.
+        "kafka.fetch.max.wait.ms": "10",
+        # One name for all batches, so that executors keep their consumers; no offset is ever committed.
+        "kafka.group.id": f"driftless-{follower}",
+        "failOnDataLoss": "true",
+    }

@@ -1,30 +1,31 @@
-"""Follow one log into one store, until told to stop."""
+"""Follow one log into one generation of one follower, until told to stop."""
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from driftless.errors import Fenced, SinkError, SinkUnavailable, SourceError, SourceUnavailable, SyncError
 from driftless.kafka import Kafka, Offsets
-from driftless.lsn import format_lsn
-from driftless.marker import Marker
-from driftless.registry import TopicLog
-from driftless.sink import Sink
-from jobs.apply import LogSource, SinkSpec, apply_slice
+from driftless.sink import Applied, Sink
+from jobs.apply import Head, Outcome, Slice, apply_slice, count_documents
 from jobs.frontier import Pending
+from jobs.held import Quarantine
+from jobs.standing import Checkpoint, Job, Progress
 
 _log = logging.getLogger(__name__)
 
 SLICE_OFFSETS = 100_000
-"""Offsets of one slice: bounds what is repeated after a crash, and how long a stop waits."""
+"""Offsets of the first large slice. The next ones are as large as the seconds below allow: starting one costs 0.3 s."""
+MOST_OFFSETS = 1_000_000
+SLICE_SECONDS = 4.0
+"""How long a slice may take before the next is no larger: bounds what is repeated after a crash or a stop."""
 IDLE_SECONDS = 0.01
 SAVE_SECONDS = 1.0
 """How often the checkpoint is written: bounds what is repeated, and how soon a store that lost data is noticed."""
@@ -34,89 +35,17 @@ RETRY_SECONDS = 5.0
 
 
 @dataclass
-class Progress:
-    """Where a follower stands; written by its thread, read by whoever reports. `error` ends it."""
+class Again:
+    """A stretch of the log to be applied once more, beside what is new. `only`: the keys; None for all.
 
-    follower: str
-    view: str
-    generation: int
-    state: str = "bootstrapping"
-    floor: Offsets = field(default_factory=dict)
-    positions: Offsets = field(default_factory=dict)
-    ends: Offsets = field(default_factory=dict)
-    marker: Marker | None = None
-    live: bool = False
-    documents: int | None = None
-    written: int = 0
-    stale: int = 0
-    trouble: str = ""
-    error: SyncError | None = None
-    changed: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def done(self) -> int:
-        return sum(self.positions[p] - self.floor[p] for p in self.positions)
-
-    @property
-    def total(self) -> int:
-        return sum(self.ends[p] - self.floor[p] for p in self.ends)
-
-    @property
-    def lag(self) -> int:
-        """Offsets still to read: records, and the few that end transactions."""
-        return max(0, self.total - self.done)
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            "view": self.view,
-            "state": self.state,
-            "live": self.live,
-            "applied_lsn": None if self.marker is None else format_lsn(self.marker.lsn),
-            "marker_time": None if self.marker is None else self.marker.time,
-            "lag_records": self.lag,
-            "documents": self.documents,
-            "trouble": self.trouble if self.error is None else str(self.error),
-        }
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """What the store holds of the log: kept in the store itself, so that it is lost with the documents.
-
-    `token`: of the lease it was written under; a higher one means that another runner has taken over.
-    `at_head`: seconds since 1970 when it last stood at the log's end, or began at its floor.
+    `at`, `to`: what is left of it. `done` is set when nothing is; `total` then says what became of it.
     """
 
-    token: int
-    topic_id: str
-    positions: Offsets
-    marker: Marker | None
-    at_head: float
-
-    def to_text(self) -> str:
-        marker = None if self.marker is None else [self.marker.lsn, self.marker.time]
-        positions = {str(p): o for p, o in sorted(self.positions.items())}
-        return json.dumps({**vars(self), "positions": positions, "marker": marker})
-
-    @classmethod
-    def from_text(cls, text: str) -> Checkpoint:
-        data: dict[str, Any] = json.loads(text)
-        marker = None if data["marker"] is None else Marker(*data["marker"])
-        positions = {int(p): offset for p, offset in data["positions"].items()}
-        return cls(**{**data, "positions": positions, "marker": marker})
-
-
-@dataclass(frozen=True)
-class Job:
-    """What to follow, into what. `retention`: seconds for which the log keeps deletes."""
-
-    follower: str
-    view: str
-    generation: int
-    log: TopicLog
-    source: LogSource
-    spec: SinkSpec
-    retention: float
+    at: Offsets
+    to: Offsets
+    only: pa.StringArray | None = None
+    total: Applied = field(default_factory=Applied)
+    done: bool = False
 
 
 class Follow:
@@ -128,15 +57,28 @@ class Follow:
     """
 
     def __init__(
-        self, job: Job, kafka: Kafka, spark: SparkSession, pending: Pending, token: int, stop: threading.Event
+        self,
+        job: Job,
+        kafka: Kafka,
+        spark: SparkSession,
+        head: Head,
+        pending: Pending,
+        token: int,
+        quarantine: Quarantine,
     ) -> None:
         self.job = job
         self.progress = Progress(job.follower, job.view, job.generation)
+        self.quarantine = quarantine
+        self.stop = threading.Event()
+        self.hold = threading.Event()
+        """While it is set, nothing is read or written: the follower is paused."""
+        self.again: Again | None = None
         self._kafka = kafka
         self._spark = spark
+        self._head = head
+        self._slice = SLICE_OFFSETS
         self._pending = pending
         self._token = token
-        self._stop = stop
         self._sink: Sink = job.spec.open()
         self._saved: str | None = None
         self._save_at = 0.0
@@ -146,28 +88,33 @@ class Follow:
 
     def run(self) -> None:
         """Follow until `stop` is set or an error ends it; the error is left in `progress.error`."""
-        self._spark.sparkContext.setJobGroup(self.job.follower, f"follow {self.job.view}", interruptOnCancel=True)
+        self._spark.sparkContext.setJobGroup(self.group, f"follow {self.job.view}", interruptOnCancel=True)
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.job.follower)
         try:
             self._persist(self._begin)
-            while not self._stop.is_set():
+            while not self.stop.is_set():
                 self._persist(self._step)
             self._persist(self._save, last=True)
             self.progress.state = "stopped"
         except SyncError as exc:
-            if not self._stop.is_set() or isinstance(exc, Fenced):
+            if not self.stop.is_set() or isinstance(exc, Fenced):
                 self.progress.error = exc
                 self.progress.state = "failed"
                 _log.error("%s: stopped: %s", self.job.follower, exc)
         except Exception as exc:  # noqa: BLE001
             # The top of a thread: whatever ends it must show, or a follower would stand still and look alive.
-            if not self._stop.is_set():
+            if not self.stop.is_set():
                 _log.exception("%s: stopped by an error that is not provided for", self.job.follower)
                 self.progress.error = SyncError(f"{type(exc).__name__}: {exc}", hint="this is a defect of driftless")
                 self.progress.state = "failed"
         finally:
             self._sink.close()
             self.progress.changed.set()
+
+    @property
+    def group(self) -> str:
+        """The name of its Spark jobs, by which they can be cancelled."""
+        return f"{self.job.follower}/{self.job.generation}"
 
     def fence(self, error: Fenced) -> None:
         """Stop at once: another runner holds the lease."""
@@ -182,13 +129,13 @@ class Follow:
                     raise self.progress.error
                 step()
             except (SinkUnavailable, SourceUnavailable) as exc:
-                if self._stop.is_set() or last:
+                if self.stop.is_set() or last:
                     return
                 if not self.progress.trouble:
                     _log.warning("%s: waiting: %s", self.job.follower, exc)
                 self.progress.trouble = str(exc)
                 self.progress.changed.set()
-                self._stop.wait(pause)
+                self.stop.wait(pause)
                 pause = min(pause * 2, RETRY_SECONDS)
             else:
                 if self.progress.trouble:
@@ -200,6 +147,7 @@ class Follow:
         self._check_log()
         self._sink.check()
         self._sink.create(self.job.generation)
+        self.quarantine.load()
         self._resume(self._sink.load(self.job.generation))
         self._save()
 
@@ -219,10 +167,10 @@ class Follow:
             raise Fenced(f"another runner took over the follower `{self.job.follower}`")
         self._saved = text
         progress.floor = dict(log.floor)
-        progress.positions, progress.marker = dict(log.floor), None
+        progress.positions, progress.marker, progress.built = dict(log.floor), None, False
         if found is not None and found.topic_id == log.topic_id:
             progress.positions = {p: max(found.positions.get(p, 0), floor) for p, floor in log.floor.items()}
-            progress.marker, self._at_head = found.marker, found.at_head
+            progress.marker, self._at_head, progress.built = found.marker, found.at_head, found.built
         else:
             self._at_head = time.time()
         begin = self._kafka.beginnings(log.topic, log.partitions)
@@ -233,12 +181,25 @@ class Follow:
                 hint="is cleanup.policy=compact? `driftless check` compares the topic with what is needed",
             )
         progress.live = self._sink.promoted() == self.job.generation
-        progress.state = "bootstrapping" if progress.marker is None else "live"
+        progress.quarantined = len(self.quarantine)
+        progress.state = self._state()
         progress.changed.set()
+
+    def _state(self) -> str:
+        if self.hold.is_set():
+            return "paused"
+        return "live" if self.progress.built else "bootstrapping"
 
     def _step(self) -> None:
         """Apply the next slice, or wait a moment where there is none."""
         progress, log = self.progress, self.job.log
+        if progress.state != self._state():
+            progress.state = self._state()
+            progress.changed.set()
+        if self.hold.is_set():
+            self.stop.wait(0.1)
+            self._save_now_and_then()
+            return
         progress.ends = self._kafka.committed_ends(log.topic, log.partitions)
         behind = [p for p, end in progress.ends.items() if end < progress.positions[p]]
         if behind:
@@ -246,30 +207,58 @@ class Follow:
                 f"{log.topic}/{behind[0]} ends at {progress.ends[behind[0]]}, before what this follower has applied",
                 hint="the broker lost records, or the topic was made anew; `driftless check` says which",
             )
-        share = SLICE_OFFSETS // log.partitions
-        to = {p: min(end, progress.positions[p] + share) for p, end in progress.ends.items()}
+        to = self._share(progress.positions, progress.ends)
         if to != progress.positions:
-            applied = apply_slice(
-                self._spark, self.job.source, self.job.spec, self._sink, self.job.generation, progress.positions, to
-            )
-            if applied.rejected:
-                first = applied.rejected[0]
-                raise SinkError(
-                    f"the store refuses {len(applied.rejected)} documents, "
-                    f"the first at version {first.version}: {first.reason}",
-                    hint="make room for them in the follower's mapping; they are not skipped",
-                )
-            progress.written += applied.written
-            progress.stale += applied.stale
-            progress.positions = to
+            outcome = self._apply(progress.positions, to)
+            progress.written += outcome.applied.written
+            progress.stale += outcome.applied.stale
+            progress.positions = outcome.end
             progress.changed.set()
         else:
             self._at_head = time.time()
-            self._stop.wait(IDLE_SECONDS)
+            if self.again is None or self.again.done:
+                self.stop.wait(IDLE_SECONDS)
+        self._step_again()
         self._check_away()
         self._claim()
-        if time.monotonic() >= self._save_at:
-            self._save()
+        self._save_now_and_then()
+
+    def _share(self, positions: Offsets, ends: Offsets) -> Offsets:
+        """Where the next slice ends."""
+        share = self._slice // self.job.log.partitions
+        return {p: max(positions[p], min(end, positions[p] + share)) for p, end in ends.items()}
+
+    def _apply(self, begin: Offsets, end: Offsets, only: pa.StringArray | None = None) -> Outcome:
+        """Apply [begin, end); what the store refuses is quarantined before this returns."""
+        job = self.job
+        part = Slice(begin, end, self.quarantine.keys, only)
+        begun = time.monotonic()
+        outcome = apply_slice(self._spark, self._head, job.source, job.spec, self._sink, job.generation, part)
+        if part.offsets > self._slice // 2:
+            factor = SLICE_SECONDS / max(time.monotonic() - begun, 0.1)
+            self._slice = int(min(max(self._slice * min(factor, 2), SLICE_OFFSETS), MOST_OFFSETS))
+        self.quarantine.note(outcome)
+        self.progress.quarantined = len(self.quarantine)
+        return outcome
+
+    def _step_again(self) -> None:
+        """A slice of what is to be applied once more. It changes no position: all of it has been applied."""
+        again = self.again
+        if again is None or again.done:
+            return
+        to = self._share(again.at, again.to)
+        if to != again.at:
+            outcome = self._apply(again.at, to, again.only)
+            again.total += outcome.applied
+            again.at = outcome.end
+        again.done = all(again.at[p] >= end for p, end in again.to.items())
+        self.progress.changed.set()
+
+    def apply_again(self, begin: Offsets, only: pa.StringArray | None = None) -> Again:
+        """Have everything from `begin`, as far as it has been applied, applied once more."""
+        to = dict(self.progress.positions)
+        self.again = Again({p: min(max(begin.get(p, 0), self.progress.floor[p]), to[p]) for p in to}, to, only)
+        return self.again
 
     def _check_away(self) -> None:
         """Refuse to go on where the log may have forgotten deletes that this follower has not seen.
@@ -289,19 +278,41 @@ class Follow:
         marker = self._pending.reached(self.progress.positions)
         if marker is None:
             return
-        self.progress.marker = marker
-        if self.progress.state == "bootstrapping":
-            if not self.progress.live and self._sink.promoted() is None:
+        progress = self.progress
+        progress.marker = marker
+        if not progress.built:
+            self._check_built()
+            progress.built = True
+            if not progress.live and self._sink.promoted() is None:
                 self._sink.promote(self.job.generation)
-                self.progress.live = True
-            self.progress.state = "live"
-        self.progress.changed.set()
+                progress.live = True
+            progress.state = self._state()
+        progress.changed.set()
+
+    def _check_built(self) -> None:
+        """Count what the log has against what the store has, before readers are sent there.
+
+        A document that is quarantined may be there in an older version, or not.
+        """
+        if not self.job.checked:
+            return
+        wanted = count_documents(self._spark, self.job.source, self.progress.floor, self.progress.positions)
+        found = self._sink.count(self.job.generation)
+        if not wanted - len(self.quarantine) <= found <= wanted:
+            raise SinkError(
+                f"generation {self.job.generation} was built with {found:,} documents, the log has {wanted:,}",
+                hint="it is not promoted; does something else write into the store? Else this is a defect of driftless",
+            )
+
+    def _save_now_and_then(self) -> None:
+        if time.monotonic() >= self._save_at:
+            self._save()
 
     def _save(self) -> None:
         """Write the checkpoint, and notice a store that lost what it had acknowledged."""
         progress = self.progress
         text = Checkpoint(
-            self._token, self.job.log.topic_id, progress.positions, progress.marker, self._at_head
+            self._token, self.job.log.topic_id, progress.positions, progress.marker, self._at_head, progress.built
         ).to_text()
         self._save_at = time.monotonic() + SAVE_SECONDS
         if not self._sink.save(self.job.generation, text, expected=self._saved):
@@ -312,21 +323,7 @@ class Follow:
         self._saved = text
         if progress.documents is None or (progress.written != self._counted and time.monotonic() >= self._count_at):
             progress.documents = self._sink.count(self.job.generation)
+            progress.live = self._sink.promoted() == self.job.generation
             self._counted = progress.written
             self._count_at = time.monotonic() + COUNT_SECONDS
         progress.changed.set()
-
-
-def kafka_options(settings: Mapping[str, object], follower: str) -> dict[str, str]:
-    """The Kafka source's options from librdkafka's settings; names that differ between the two are translated."""
-    ours = {"socket.timeout.ms"}
-    options = {f"kafka.{key}": str(value) for key, value in settings.items() if key not in ours}
-    return {
-        **options,
-        "kafka.isolation.level": "read_committed",
-        # A tail that ends in a transaction's mark would wait for it 500 ms.
-        "kafka.fetch.max.wait.ms": "10",
-        # One name for all batches, so that executors keep their consumers; no offset is ever committed.
-        "kafka.group.id": f"driftless-{follower}",
-        "failOnDataLoss": "true",
-    }

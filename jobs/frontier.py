@@ -33,7 +33,7 @@ class Pending:
     """
 
     def __init__(self, topic: str) -> None:
-        self._topic = topic
+        self.topic = topic
         self._lock = threading.Lock()
         self._waiting: deque[Frontier] = deque()
 
@@ -47,7 +47,7 @@ class Pending:
         """The newest marker whose ends these positions have passed; None where no further one is."""
         marker = None
         with self._lock:
-            while self._waiting and all(positions[p] >= end for p, end in self._waiting[0].ends[self._topic].items()):
+            while self._waiting and all(positions[p] >= end for p, end in self._waiting[0].ends[self.topic].items()):
                 marker = self._waiting.popleft().marker
         return marker
 
@@ -60,19 +60,30 @@ class FrontierReader(threading.Thread):
     could still lie before rows that the marker promises. What has been written lies behind them.
     """
 
-    def __init__(self, kafka: Kafka, pipeline: str, topics: Mapping[str, int]) -> None:
+    def __init__(self, kafka: Kafka, pipeline: str) -> None:
         super().__init__(name="frontiers", daemon=True)
         self._kafka = kafka
         self._topic = names.message_topic(pipeline)
-        self._topics = dict(topics)
+        self._lock = threading.Lock()
+        self._topics: dict[str, int] = {}
         self._pending: list[Pending] = []
+        self._newest: Frontier | None = None
         self._stop = threading.Event()
 
-    def follow(self, topic: str) -> Pending:
-        """Frontiers for a follower of this topic. Call before `start`."""
+    def follow(self, topic: str, partitions: int) -> Pending:
+        """Frontiers for one more follower of this topic, beginning with the newest that is known."""
         pending = Pending(topic)
-        self._pending.append(pending)
+        with self._lock:
+            self._topics[topic] = partitions
+            self._pending.append(pending)
+            if self._newest is not None and topic in self._newest.ends:
+                pending.add(self._newest)
         return pending
+
+    def leave(self, pending: Pending) -> None:
+        """No more frontiers for this one."""
+        with self._lock:
+            self._pending.remove(pending)
 
     def stop(self) -> None:
         self._stop.set()
@@ -101,7 +112,20 @@ class FrontierReader(threading.Thread):
                     raise SourceError(f"{self._topic}: {error.str()}")
             found = (parse_marker(m.value() or b"{}") for m in messages if m.error() is None)
             markers = [marker for marker in found if marker is not None]
-            if markers:
-                frontier = Frontier(markers[-1], self._kafka.written_ends(self._topics))
-                for pending in self._pending:
+            self._tell(markers[-1] if markers else None)
+
+    def _tell(self, marker: Marker | None) -> None:
+        """Hand out the frontier of a new marker; or that of the newest, for a topic that was not followed before."""
+        with self._lock:
+            topics = dict(self._topics)
+            newest = self._newest
+        if marker is None and newest is not None and topics.keys() - newest.ends.keys():
+            marker = newest.marker
+        if marker is None:
+            return
+        frontier = Frontier(marker, self._kafka.written_ends(topics) if topics else {})
+        with self._lock:
+            self._newest = frontier
+            for pending in self._pending:
+                if pending.topic in frontier.ends:
                     pending.add(frontier)

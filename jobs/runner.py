@@ -5,66 +5,26 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
-from driftless.config import Config, milliseconds
+from driftless.config import Config
 from driftless.control import Control, State
-from driftless.errors import ConfigError, Fenced, SourceError, SyncError
-from driftless.generation import generation_definition, view_fields
+from driftless.errors import SourceError, SyncError
+from driftless.generation import define, generations
 from driftless.kafka import Kafka
 from driftless.lease import Lease
-from driftless.registry import TopicLog
-from driftless.sink import SinkContext
+from driftless.quarantine import QuarantineLog
+from driftless.request import ControlReader
 from driftless.table import Table
-from jobs.apply import LogSource, SinkSpec
-from jobs.decode import writes_sql
-from jobs.follow import Follow, Job, Progress, kafka_options
+from jobs.follower import Follower, Shared
 from jobs.frontier import FrontierReader
 from jobs.spark import session
-from sinks import config_model
+from jobs.standing import Progress
+from jobs.tail import Tail
 
 _log = logging.getLogger(__name__)
-REPORT_SECONDS = 0.05
-RENEW_SECONDS = 2.0
-"""How often a lease is renewed when nothing else is to be said: a fifth of its length."""
-
-
-def make_job(config: Config, follower: str, state: State, kafka: Kafka) -> Job:
-    """Everything that following needs, from the configuration and the control topic: no database."""
-    entry = config.followers[follower]
-    view = config.views[entry.view]
-    table_fact, epochs = state.get(f"table/{view.root}"), state.get(f"epochs/{view.root}")
-    generations = state.under(f"generation/{follower}")
-    if table_fact is None or epochs is None or not generations:
-        raise SourceError(f"the follower {follower} has not been applied yet", hint="run `driftless apply` first")
-    table, log = Table.from_json(table_fact), TopicLog.from_json(epochs)
-    generation = max(int(number) for number in generations)
-    if generations[str(generation)].value != generation_definition(config, follower, table):
-        raise ConfigError(
-            f"followers.{follower}: its view or store is not as it was when generation {generation} was begun",
-            hint="run `driftless plan`, which says what has changed",
-        )
-    context = SinkContext(config.name, follower, table.key)
-    try:
-        config_model(entry.kind).model_validate(entry.sink).validate_for(context)
-    except ValueError as exc:
-        raise ConfigError(f"followers.{follower}.{entry.kind}: {exc}") from None
-    parse, shape = writes_sql(table, view_fields(config, entry.view, table), log)
-    source = LogSource(log.topic, kafka_options(kafka.settings(), follower), tuple(parse), tuple(shape))
-    retention = milliseconds(config.source.tables[view.root].retention) / 1000
-    return Job(follower, entry.view, generation, log, source, SinkSpec(entry.kind, entry.sink, context), retention)
-
-
-@dataclass
-class _Running:
-    follow: Follow
-    lease: Lease
-    thread: threading.Thread
-    written: float = 0.0
+TURN_SECONDS = 0.05
 
 
 class Runner:
@@ -82,42 +42,49 @@ class Runner:
         self.progress: list[Progress] = []
 
     def run(
-        self, *, until_lsn: int | None = None, until_caught_up: bool = False, report: Callable[[str], None] = _log.info
+        self,
+        *,
+        until_lsn: int | None = None,
+        until_caught_up: bool = False,
+        until: Callable[[State], bool] = lambda _: False,
+        report: Callable[[str], None] = _log.info,
     ) -> None:
         """Follow until `stop`; or, with `until_caught_up`, until every follower has applied the log.
 
-        `until_lsn`: a position of the source that must then have been applied too. Raises the first error of a
-        follower, once all have ended.
+        `until_lsn`: a position of the source that must then have been applied too. `until`: ends when it is true of
+        the control topic. Raises the first error of a follower, once all have ended.
         """
         kafka = Kafka(self._config.kafka)
         control = Control(kafka, self._config.name)
         state = control.read()
-        jobs = [make_job(self._config, name, state, kafka) for name in self._followers]
+        for line in unapplied(self._config, self._followers, state):
+            report(line)
         leases = self._lease(control, report)
-        spark: SparkSession | None = None
+        reader = ControlReader(control)
+        frontiers = FrontierReader(kafka, self._config.name)
+        followers: list[Follower] = []
+        spark = None
         try:
             spark = session(self._jars, memory=self._memory)
-            topics = {job.log.topic: job.log.partitions for job in jobs}
-            frontiers = FrontierReader(kafka, self._config.name, topics)
-            running = []
-            for job, lease in zip(jobs, leases, strict=True):
-                follow = Follow(job, kafka, spark, frontiers.follow(job.log.topic), lease.token, self.stop)
-                running.append(
-                    _Running(follow, lease, threading.Thread(target=follow.run, name=job.follower, daemon=True))
-                )
-            self.progress[:] = [r.follow.progress for r in running]
+            quarantine = QuarantineLog(kafka, self._config.name)
+            shared = Shared(self._config, kafka, spark, Tail(spark), frontiers, quarantine)
+            for name, lease in zip(self._followers, leases, strict=True):
+                followers.append(Follower(shared, name, lease, self.progress.append))
+                followers[-1].begin(reader.state)
             frontiers.start()
-            for r in running:
-                r.thread.start()
-            self._watch(running, spark, until_lsn, until_caught_up)
+            self._watch(followers, reader, until_lsn, until_caught_up, until)
             frontiers.stop()
         finally:
+            for lease in leases[len(followers) :]:
+                lease.release({})
+            reader.close()
             if spark is not None:
                 spark.stop()
-        errors = [p.error for p in self.progress if p.error is not None]
+        standing = [p for f in followers if not f.removed for p in f.progress]
+        errors = [p.error for p in standing if p.error is not None]
         if errors:
             raise errors[0]
-        late = [p.follower for p in self.progress if p.lag > 0]
+        late = [p.follower for p in standing if p.lag > 0]
         if until_caught_up and late:
             raise SourceError(
                 f"stopped before all was applied: {', '.join(late)}", hint="run it again: it goes on from there"
@@ -135,46 +102,47 @@ class Runner:
         return leases
 
     def _watch(
-        self, running: list[_Running], spark: SparkSession, until_lsn: int | None, until_caught_up: bool
+        self,
+        followers: list[Follower],
+        reader: ControlReader,
+        until_lsn: int | None,
+        until_caught_up: bool,
+        until: Callable[[State], bool],
     ) -> None:
-        """Report until all have ended, then give every lease back."""
-        while any(r.thread.is_alive() for r in running):
-            for r in running:
-                self._report(r)
-            if until_caught_up and all(_caught_up(r.follow.progress, until_lsn) for r in running):
+        """Turn after turn until all have ended, then give every lease back."""
+        while any(f.alive for f in followers):
+            try:
+                reader.poll(TURN_SECONDS)
+            except SyncError as exc:
+                _log.info("the control topic cannot be read: %s", exc)
+            for f in followers:
+                f.tick(reader.state)
+            caught_up = all(_caught_up(p, until_lsn) for f in followers for p in f.progress)
+            if (until_caught_up and caught_up) or until(reader.state):
                 self.stop.set()
             if self.stop.is_set():
-                self._end(running, spark)
-            time.sleep(REPORT_SECONDS)
-        for r in running:
-            try:
-                r.lease.release({_key(r): r.follow.progress.to_json()})
-            except SyncError as exc:
-                _log.info("%s: the lease could not be given back: %s", r.lease.follower, exc)
+                for f in followers:
+                    f.stop()
+                # Slices under way may finish for a moment; then they are cancelled, and will be applied again.
+                deadline = time.monotonic() + 3.0
+                for f in followers:
+                    f.join(max(0.0, deadline - time.monotonic()))
+                for f in followers:
+                    f.cancel()
+        for f in followers:
+            f.release()
 
-    def _end(self, running: list[_Running], spark: SparkSession) -> None:
-        """Let slices under way finish for a moment, then cancel them: they will be applied again."""
-        deadline = time.monotonic() + 3.0
-        for r in running:
-            r.thread.join(max(0.0, deadline - time.monotonic()))
-        for r in running:
-            if r.thread.is_alive():
-                spark.sparkContext.cancelJobGroup(r.follow.job.follower)
-                r.thread.join(5.0)
 
-    def _report(self, r: _Running) -> None:
-        """Renew the lease and tell where the follower stands, when that has changed or it is time."""
-        now = time.monotonic()
-        if not r.follow.progress.changed.is_set() and now - r.written < RENEW_SECONDS:
-            return
-        r.follow.progress.changed.clear()
-        r.written = now
-        try:
-            r.lease.write({_key(r): r.follow.progress.to_json()})
-        except Fenced as exc:
-            r.follow.fence(exc)
-        except SyncError as exc:
-            _log.info("%s: progress cannot be written: %s", r.lease.follower, exc)
+def unapplied(config: Config, followers: Sequence[str], state: State) -> Iterator[str]:
+    """What of the configuration is not in force: generations are followed as they were begun."""
+    for name in followers:
+        known = generations(state, name)
+        fact = state.get(f"table/{config.table_of(name)}")
+        if not known or fact is None:
+            continue
+        newest = known[max(known)]
+        if newest.fingerprint != define(config, name, Table.from_json(fact)).fingerprint:
+            yield f"{name}: sync.yaml differs from what is followed; see `driftless plan`; `driftless apply` rebuilds"
 
 
 def _caught_up(progress: Progress, lsn: int | None) -> bool:
@@ -185,7 +153,3 @@ def _caught_up(progress: Progress, lsn: int | None) -> bool:
         and progress.lag == 0
         and (lsn is None or (progress.marker is not None and progress.marker.lsn >= lsn))
     )
-
-
-def _key(r: _Running) -> str:
-    return f"follower/{r.follow.job.follower}/{r.follow.job.generation}"

@@ -71,11 +71,22 @@ def _grid(facts: dict[str, Any]) -> Grid:
     if source["slot_lag_bytes"] is not None:
         title += f", {source['slot_lag_bytes'] / 1e6:.1f} MB behind"
     grid = Grid(title=title, title_justify="left", box=None, pad_edge=False)
-    for heading in ("follower", "view", "state", "gen", "applied", "lag s", "lag records", "documents"):
-        grid.add_column(heading, justify="right" if heading in ("gen", "lag s", "lag records", "documents") else "left")
+    numbers = ("gen", "lag s", "lag records", "documents", "quarantined")
+    for heading in ("follower", "view", "state", "gen", "applied", "lag s", "lag records", "documents", "quarantined"):
+        grid.add_column(heading, justify="right" if heading in numbers else "left")
     for f in facts["followers"]:
-        shown = (f["generation"], f["applied_lsn"], f["lag_seconds"], f["lag_records"], f["documents"])
+        shown = (
+            f["generation"],
+            f["applied_lsn"],
+            f["lag_seconds"],
+            f["lag_records"],
+            f["documents"],
+            f["quarantined"],
+        )
         grid.add_row(f["name"], f["view"], f["state"], *("-" if value is None else str(value) for value in shown))
+        for g in f["generations"]:
+            if g["n"] != f["generation"]:
+                grid.add_row("", "", g["state"], str(g["n"]), g["applied_lsn"] or "-")
     return grid
 
 

@@ -1,0 +1,149 @@
+"""`rebuild`, `promote` and `replay`: a follower's generations."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from driftless.cli.base import NO, SYNC, File, Json, app, load, out
+from driftless.cli.fulfil import applied, control_of, fulfil, have_done
+from driftless.config import Config
+from driftless.control import Control, State
+from driftless.errors import ConfigError, SinkError
+from driftless.generation import Generation, begin_facts, define, generations, next_number
+from driftless.kafka import Offsets
+from driftless.registry import TopicLog
+from driftless.table import Table
+
+Follower = Annotated[str, typer.Argument(help="The follower's name in sync.yaml.", metavar="FOLLOWER")]
+
+
+@app.command()
+def rebuild(
+    follower: Follower,
+    file: File = SYNC,
+    no_promote: Annotated[
+        bool, typer.Option("--no-promote", help="Build it, and leave readers where they are.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Build a new generation from the log beside the live one, check it, and switch readers to it.
+
+    The live one stays fresh meanwhile, and goes on following for as long as `keep` says: `promote` goes back to it.
+    Asked again while one is being built, it waits for that one.
+
+    Example: `driftless rebuild product-search`
+    """
+    config = load(file)
+    control = control_of(config)
+    generation = _begin(config, control, applied(config, control, follower), follower, by_itself=not no_promote)
+    number = generation.number
+    have_done(config, control, follower, lambda state: _is_over(state, follower, number))
+    state = control.read()
+    found, fact = generations(state, follower).get(number), state.get(f"follower/{follower}/{number}") or {}
+    promoted = found is not None and found.promoted_at is not None
+    if found is None or not (promoted or (no_promote and fact.get("built"))):
+        raise SinkError(
+            f"generation {number} is not promoted: {fact.get('trouble') or 'it was overtaken by another'}",
+            hint="readers see what they saw before",
+        )
+    if as_json:
+        print(json.dumps({"follower": follower, "generation": number, "promoted": promoted}))
+    else:
+        out.print(f"{follower}: generation {number} is {'live' if promoted else 'built, and not promoted'}")
+
+
+def _begin(config: Config, control: Control, state: State, follower: str, *, by_itself: bool) -> Generation:
+    """The generation that is being built already, if it is the one that is wanted; else a new one, begun now."""
+    table = state.get(f"table/{config.table_of(follower)}")
+    if table is None:
+        raise ConfigError(f"the table of `{follower}` has not been applied yet", hint="run `driftless apply` first")
+    wanted = define(config, follower, Table.from_json(table), number=next_number(state, follower), by_itself=by_itself)
+    known = generations(state, follower)
+    newest = known[max(known)]
+    fact = state.get(f"follower/{follower}/{newest.number}") or {}
+    same = (newest.fingerprint, newest.by_itself) == (wanted.fingerprint, by_itself)
+    if same and newest.promoted_at is None and fact.get("state") != "failed" and not fact.get("live"):
+        return newest
+    control.write(begin_facts(follower, wanted))
+    return wanted
+
+
+def _is_over(state: State, follower: str, number: int) -> bool:
+    """Whether a generation is where it was to go, or will not get there by itself."""
+    generation = generations(state, follower).get(number)
+    if generation is None or generation.promoted_at is not None:
+        return True
+    fact = state.get(f"follower/{follower}/{number}")
+    if fact is None:
+        return False
+    held_back = bool(fact["quarantined"]) and bool(fact["trouble"])
+    return fact["state"] == "failed" or (bool(fact["built"]) and (not generation.by_itself or held_back))
+
+
+@app.command()
+def promote(
+    follower: Follower,
+    generation: Annotated[int, typer.Option("--generation", help="Its number, as `driftless status` shows it.")],
+    file: File = SYNC,
+    force: Annotated[bool, typer.Option("--force", help="Also with quarantined documents.")] = False,
+) -> None:
+    """Switch readers to another generation, also back to one that they have left.
+
+    Example: `driftless promote product-search --generation 1`
+    """
+    config = load(file)
+    control = control_of(config)
+    known = generations(applied(config, control, follower), follower)
+    if generation not in known:
+        listed = ", ".join(map(str, known))
+        raise ConfigError(f"{follower} has no generation {generation}; there is {listed}")
+    fulfil(config, control, follower, "promote", generation=generation, force=force)
+    out.print(f"{follower}: readers see generation {generation}")
+
+
+@app.command()
+def replay(
+    follower: Follower,
+    begin: Annotated[
+        str, typer.Option("--from", help="`start`, an offset, or a time such as 2026-03-01T12:00.", metavar="WHERE")
+    ],
+    file: File = SYNC,
+    as_json: Json = False,
+) -> None:
+    """Apply an old range of the log again, up to where the follower stands. Changes nothing that is right.
+
+    Examples: `driftless replay product-cache --from start`, `--from 2026-03-01T12:00Z`
+    """
+    config = load(file)
+    control = control_of(config)
+    state = applied(config, control, follower)
+    epochs = state.get(f"epochs/{config.table_of(follower)}")
+    if epochs is None:
+        raise ConfigError(f"the table of `{follower}` has not been applied yet", hint="run `driftless apply` first")
+    offsets = _offsets(control, TopicLog.from_json(epochs), begin)
+    answer = fulfil(config, control, follower, "replay", begin={str(p): o for p, o in offsets.items()})
+    result = {key: answer[key] for key in ("written", "stale", "left")}
+    if as_json:
+        print(json.dumps({"follower": follower, **result}))
+    else:
+        out.print(f"{follower}: {result['stale']:,} writes were there already, {result['written']:,} were missing")
+    if result["written"]:
+        raise typer.Exit(NO)
+
+
+def _offsets(control: Control, log: TopicLog, begin: str) -> Offsets:
+    if begin == "start":
+        return dict(log.floor)
+    if begin.isdecimal():
+        return {p: max(int(begin), floor) for p, floor in log.floor.items()}
+    try:
+        moment = datetime.fromisoformat(begin)
+    except ValueError:
+        raise ConfigError(f"--from: `{begin}` is neither `start`, nor an offset, nor a time in ISO 8601") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return control.kafka.offsets_at(log.topic, log.partitions, moment.timestamp())

@@ -1,0 +1,128 @@
+"""`quarantine`: documents that a store refused."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table as Grid
+
+from driftless.cli.base import NO, SYNC, YES, File, Json, app, chosen, err, load, out
+from driftless.cli.fulfil import applied, control_of, fulfil
+from driftless.cli.generations import Follower
+from driftless.config import Config
+from driftless.errors import ConfigError
+from driftless.kafka import Kafka
+from driftless.quarantine import Held, QuarantineLog
+
+commands = typer.Typer(no_args_is_help=True, help="Documents that a store refused: see them, try again, let them go.")
+app.add_typer(commands, name="quarantine")
+
+Keys = Annotated[list[str] | None, typer.Argument(help="Keys as `list` shows them; all if none is named.")]
+Number = Annotated[int | None, typer.Option("--generation", help="One generation; the live one if left out.")]
+
+
+@commands.command("list")
+def list_command(
+    follower: Annotated[str | None, typer.Argument(help="One follower; all if none is named.")] = None,
+    file: File = SYNC,
+    limit: Annotated[int, typer.Option("--limit", help="How many to show; 0 for all.")] = 100,
+    as_json: Json = False,
+) -> None:
+    """Show what is held back, and why. Exits 1 when there is anything.
+
+    A document leaves by itself when a newer version of it, or its delete, goes through.
+    """
+    config = load(file)
+    chosen(config, [follower] if follower else [])
+    count = 0
+    shown: list[Held] = []
+    for held in QuarantineLog(Kafka(config.kafka), config.name).read(follower):
+        count += 1
+        if not limit or len(shown) < limit:
+            shown.append(held)
+    if as_json:
+        print(json.dumps({"count": count, "quarantined": [_facts(held) for held in shown]}))
+    elif count:
+        grid = Grid("follower", "gen", "key", "since", "reason", box=None, pad_edge=False)
+        for held in shown:
+            grid.add_row(held.follower, str(held.generation), held.key, _since(held), held.reason)
+        out.print(grid)
+        if count > len(shown):
+            out.print(f"... and {count - len(shown):,} more; --limit 0 shows all")
+    else:
+        out.print("nothing is quarantined")
+    raise typer.Exit(NO if count else YES)
+
+
+def _since(held: Held) -> str:
+    return datetime.fromtimestamp(held.time, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _facts(held: Held) -> dict[str, Any]:
+    return {**vars(held), "epoch": held.version >> 48, "offset": held.version & ((1 << 48) - 1)}
+
+
+@commands.command()
+def show(
+    follower: Follower,
+    key: Annotated[str, typer.Argument(help="The key as `list` shows it.")],
+    file: File = SYNC,
+    values: Annotated[bool, typer.Option("--values", help="Show the values too, as the log has them.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show one document that is held back: the whole reason, and with --values what it holds."""
+    config = load(file)
+    control = control_of(config)
+    applied(config, control, follower)
+    found = [held for held in QuarantineLog(control.kafka, config.name).read(follower) if held.key == key]
+    if not found:
+        raise ConfigError(f"{follower}: `{key}` is not quarantined; see `driftless quarantine list {follower}`")
+    facts = [_facts(held) for held in found]
+    if values:
+        for fact in facts:
+            fact["document"] = _document(config, follower, fact["generation"], key)
+    if as_json:
+        print(json.dumps(facts))
+        return
+    for fact in facts:
+        for name, value in fact.items():
+            out.print(f"{name:<11} {value}", markup=False, soft_wrap=True)
+
+
+def _document(config: Config, follower: str, number: int, key: str) -> Any:
+    """The newest document of a key, made of the log as the follower makes it."""
+    from driftless.generation import generations
+    from jobs.follower import make_job
+    from jobs.look import newest_document
+    from stack import fetch
+
+    control = control_of(config)
+    state = control.read()
+    job = make_job(config, follower, generations(state, follower)[number], state, control.kafka)
+    jars = fetch(["spark"], lambda line: err.print(line, markup=False))["spark"]
+    document = newest_document(job, control.kafka, jars, key)
+    return None if document is None else json.loads(document)
+
+
+@commands.command()
+def retry(follower: Follower, keys: Keys = None, file: File = SYNC, generation: Number = None) -> None:
+    """Give the newest state of quarantined documents to the store again. Exits 1 when it still refuses some."""
+    config = load(file)
+    control = control_of(config)
+    applied(config, control, follower)
+    answer = fulfil(config, control, follower, "retry", keys=keys or None, generation=generation)
+    out.print(f"{follower}: {answer['written']:,} written, {answer['left']:,} still quarantined")
+    raise typer.Exit(NO if answer["left"] else YES)
+
+
+@commands.command()
+def discard(follower: Follower, keys: Keys = None, file: File = SYNC, generation: Number = None) -> None:
+    """Let quarantined documents go without writing them: the follower then lacks them, until they change."""
+    config = load(file)
+    control = control_of(config)
+    applied(config, control, follower)
+    answer = fulfil(config, control, follower, "discard", keys=keys or None, generation=generation)
+    out.print(f"{follower}: {answer['discarded']:,} discarded")

@@ -1,0 +1,335 @@
+"""All generations of one follower: begun, promoted and dropped as the control topic says, under one lease."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+
+from driftless.config import Config, milliseconds
+from driftless.control import State
+from driftless.errors import ConfigError, Fenced, SinkError, SinkUnavailable, SourceError, SyncError
+from driftless.generation import Generation, end_keys, generations
+from driftless.kafka import Kafka
+from driftless.lease import Lease
+from driftless.quarantine import QuarantineLog
+from driftless.registry import TopicLog
+from driftless.request import requests
+from driftless.sink import SinkContext
+from jobs.answer import Answers
+from jobs.apply import LogSource, SinkSpec, kafka_options
+from jobs.decode import writes_sql
+from jobs.follow import Follow
+from jobs.frontier import FrontierReader, Pending
+from jobs.held import Quarantine
+from jobs.standing import Job, Progress
+from jobs.tail import Tail
+from sinks import config_model
+
+_log = logging.getLogger(__name__)
+RENEW_SECONDS = 2.0
+"""How often a lease is renewed when nothing else is to be said: a fifth of its length."""
+Facts = dict[str, dict[str, object] | None]
+
+
+def make_job(config: Config, follower: str, generation: Generation, state: State, kafka: Kafka) -> Job:
+    """Everything that following a generation needs, from the control topic and the configuration: no database."""
+    entry = config.followers[follower]
+    root = generation.table.full_name
+    epochs = state.get(f"epochs/{root}")
+    if epochs is None:
+        raise SourceError(f"the table {root} is not captured any more", hint="run `driftless plan`")
+    log = TopicLog.from_json(epochs)
+    context = SinkContext(config.name, follower, generation.table.key)
+    settings = generation.settings(entry)
+    try:
+        config_model(generation.kind).model_validate(settings).validate_for(context)
+    except ValueError as exc:
+        raise ConfigError(f"followers.{follower}.{generation.kind}: {exc}") from None
+    parse, shape = writes_sql(generation.table, generation.fields, log)
+    source = LogSource(log.topic, kafka_options(kafka.settings(), follower), tuple(parse), tuple(shape))
+    captured = config.source.tables.get(root)
+    retention = milliseconds(captured.retention if captured else "7d") / 1000
+    spec = SinkSpec(generation.kind, settings, context)
+    return Job(follower, generation.view, generation.number, log, source, spec, retention, generation.number > 1)
+
+
+@dataclass
+class _Running:
+    generation: Generation
+    follow: Follow
+    pending: Pending
+    thread: threading.Thread
+
+    @property
+    def progress(self) -> Progress:
+        return self.follow.progress
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the followers of a process share."""
+
+    config: Config
+    kafka: Kafka
+    spark: SparkSession
+    head: Tail
+    frontiers: FrontierReader
+    quarantine: QuarantineLog
+
+
+class Follower:
+    """One follower in this process: a thread for each of its generations.
+
+    The control topic says which generations there are, and what is asked of them. The store says which one readers
+    see; the control topic is brought in line with it. So after a kill at any step the next runner goes on from there.
+    """
+
+    def __init__(self, shared: Shared, name: str, lease: Lease, added: Callable[[Progress], None]) -> None:
+        self.name = name
+        self.lease = lease
+        self.removed = False
+        self._shared = shared
+        self._added = added
+        self._running: dict[int, _Running] = {}
+        self._ended: list[Progress] = []
+        self._promotion: threading.Thread | None = None
+        self.refused: SyncError | None = None
+        """Why the last promotion did not come about."""
+        self._answers = Answers(self)
+        self._written = 0.0
+        self._stopping = False
+
+    # -- what whoever runs it asks ------------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        return any(r.thread.is_alive() for r in self._running.values())
+
+    @property
+    def progress(self) -> list[Progress]:
+        return [r.progress for r in self._running.values()]
+
+    def begin(self, state: State) -> None:
+        """Start every generation that there is. Raises where the follower was never applied."""
+        found = generations(state, self.name)
+        if not found:
+            raise SourceError(f"the follower {self.name} has not been applied yet", hint="run `driftless apply` first")
+        for generation in found.values():
+            self._start(generation, state)
+
+    def stop(self) -> None:
+        self._stopping = True
+        for r in self._running.values():
+            r.follow.stop.set()
+
+    def join(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        for r in self._running.values():
+            r.thread.join(max(0.0, deadline - time.monotonic()))
+
+    def cancel(self) -> None:
+        """End Spark's work for generations that have not stopped: it will be done again."""
+        for r in self._running.values():
+            if r.thread.is_alive():
+                self._shared.spark.sparkContext.cancelJobGroup(r.follow.group)
+                r.thread.join(5.0)
+
+    def release(self) -> None:
+        """Give the lease back, with the last facts."""
+        try:
+            self.lease.release({} if self.removed else self._standing())
+        except SyncError as exc:
+            _log.info("%s: the lease could not be given back: %s", self.name, exc)
+
+    # -- what answers need --------------------------------------------------------------------------------------
+
+    @property
+    def numbers(self) -> list[int]:
+        return list(self._running)
+
+    @property
+    def promoting(self) -> bool:
+        return self._promotion is not None and self._promotion.is_alive()
+
+    def following(self, number: int | None) -> Follow:
+        """The generation of that number, or the one that readers see."""
+        for n, r in self._running.items():
+            if n == number or (number is None and r.progress.live):
+                return r.follow
+        what = "no generation that readers see" if number is None else f"no generation {number}"
+        raise SinkError(f"{self.name} has {what}", hint="`driftless status` lists them")
+
+    # -- one turn -----------------------------------------------------------------------------------------------
+
+    def tick(self, state: State) -> None:
+        """Do what the control topic asks for, and tell it where the follower stands."""
+        facts: Facts = {}
+        if not self._stopping:
+            try:
+                facts = self._turn(state)
+            except SinkUnavailable as exc:
+                _log.info("%s: waiting: %s", self.name, exc)
+            except SyncError as exc:
+                _log.error("%s: %s", self.name, exc)
+        changed = [r for r in self._running.values() if r.progress.changed.is_set()]
+        now = time.monotonic()
+        if not facts and not changed and now - self._written < RENEW_SECONDS:
+            return
+        for r in changed:
+            r.progress.changed.clear()
+        self._written = now
+        try:
+            self.lease.write({**({} if self.removed else self._standing()), **facts})
+        except Fenced as exc:
+            for r in self._running.values():
+                r.follow.fence(exc)
+        except SyncError as exc:
+            _log.info("%s: progress cannot be written: %s", self.name, exc)
+        else:
+            # Ours to know at once; the reader of the topic brings the same a moment later.
+            for key, value in facts.items():
+                state.set(key, value)
+
+    def _standing(self) -> Facts:
+        return {f"follower/{self.name}/{n}": r.progress.to_json() for n, r in self._running.items()}
+
+    def _turn(self, state: State) -> Facts:
+        known = generations(state, self.name)
+        paused = state.get(f"paused/{self.name}") is not None
+        for n in known.keys() - self._running.keys():
+            self._start(known[n], state)
+        for n in self._running.keys() - known.keys():
+            self._end(n)
+        for n, r in self._running.items():
+            r.generation = known[n]
+            if paused != r.follow.hold.is_set():
+                (r.follow.hold.set if paused else r.follow.hold.clear)()
+        facts = self._follow_the_store(state.now)
+        for request in requests(state, self.name):
+            facts |= self._answers.answer(request)
+            if self.removed:
+                return facts
+        if not paused:
+            self._promote_what_is_built()
+            facts |= self._drop_what_is_old(state.now)
+        return facts
+
+    def _start(self, generation: Generation, state: State) -> None:
+        shared = self._shared
+        job = make_job(shared.config, self.name, generation, state, shared.kafka)
+        pending = shared.frontiers.follow(job.log.topic, job.log.partitions)
+        quarantine = Quarantine(shared.quarantine, self.name, generation.number)
+        follow = Follow(job, shared.kafka, shared.spark, shared.head, pending, self.lease.token, quarantine)
+        if state.get(f"paused/{self.name}") is not None:
+            follow.hold.set()
+        thread = threading.Thread(target=follow.run, name=follow.group, daemon=True)
+        self._running[generation.number] = _Running(generation, follow, pending, thread)
+        self._added(follow.progress)
+        thread.start()
+
+    def _end(self, number: int) -> None:
+        """Stop following a generation that is to be, or has been, dropped."""
+        r = self._running.pop(number)
+        r.follow.stop.set()
+        r.thread.join(3.0)
+        if r.thread.is_alive():
+            self._shared.spark.sparkContext.cancelJobGroup(r.follow.group)
+            r.thread.join(30.0)
+        self._shared.frontiers.leave(r.pending)
+
+    # -- promoting and dropping ---------------------------------------------------------------------------------
+
+    def _follow_the_store(self, now: float) -> Facts:
+        """Record which generation readers see, as the store says."""
+        facts: Facts = {}
+        for n, r in self._running.items():
+            generation, live = r.generation, r.progress.live
+            if live and (generation.promoted_at is None or generation.retired_at is not None):
+                generation = replace(generation, promoted_at=now, retired_at=None)
+            elif not live and r.progress.positions and generation.promoted_at and generation.retired_at is None:
+                generation = replace(generation, retired_at=now)
+            if generation is not r.generation:
+                r.generation = generation
+                facts[f"generation/{self.name}/{n}"] = generation.to_json()
+        return facts
+
+    def _promote_what_is_built(self) -> None:
+        """Switch to the newest generation that is built, where it was begun to be promoted by itself."""
+        if self.promoting or self.refused is not None or not self._running:
+            return
+        r = self._running[max(self._running)]
+        generation, progress = r.generation, r.progress
+        if not generation.by_itself or generation.promoted_at is not None or progress.live or not progress.built:
+            return
+        if progress.quarantined:
+            progress.trouble = (
+                f"generation {generation.number} is built but not promoted: {progress.quarantined:,} documents are "
+                "quarantined; see `driftless quarantine list`, then `driftless promote --force`"
+            )
+            return
+        self.promote(generation.number)
+
+    def promote(self, number: int) -> None:
+        """Switch readers over, beside the following. Repeated from the start by the next runner if it is killed."""
+        r = self._running[number]
+
+        def work() -> None:
+            sink = r.follow.job.spec.open()
+            try:
+                while True:
+                    try:
+                        sink.promote(r.generation.number)
+                        break
+                    except SinkUnavailable as exc:
+                        r.progress.trouble = str(exc)
+                        if self._stopping:
+                            return
+                        time.sleep(1.0)
+                for n, other in self._running.items():
+                    other.progress.live = n == r.generation.number
+                    other.progress.changed.set()
+            except SyncError as exc:
+                self.refused = exc
+                r.progress.trouble = str(exc)
+            finally:
+                sink.close()
+                r.progress.promoting = False
+                r.progress.changed.set()
+
+        self.refused = None
+        r.progress.promoting = True
+        r.progress.changed.set()
+        self._promotion = threading.Thread(target=work, name=f"promote {self.name}", daemon=True)
+        self._promotion.start()
+
+    def _drop_what_is_old(self, now: float) -> Facts:
+        """Drop generations that readers have left for longer than they are kept, and unfinished ones that were
+        overtaken.
+        """
+        keep = milliseconds(self._shared.config.followers[self.name].keep) / 1000
+        facts: Facts = {}
+        for n, r in list(self._running.items()):
+            retired = r.generation.retired_at
+            overtaken = r.generation.promoted_at is None and n < max(self._running)
+            if r.progress.live or not (overtaken or (retired is not None and now > retired + keep)):
+                continue
+            self.drop(n)
+            facts |= dict.fromkeys(end_keys(self.name, n))
+        return facts
+
+    def drop(self, number: int) -> None:
+        """Stop following a generation and remove it from its store."""
+        spec = self._running[number].follow.job.spec
+        self._end(number)
+        sink = spec.open()
+        try:
+            sink.drop(number)
+        finally:
+            sink.close()
+        held = [held.key for held in self._shared.quarantine.read(self.name, number)]
+        self._shared.quarantine.write(self.name, number, {}, held)

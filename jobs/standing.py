@@ -1,0 +1,117 @@
+"""Where a generation of a follower stands: in memory for whoever reports, and in its store for whoever goes on."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from driftless.errors import SyncError
+from driftless.kafka import Offsets
+from driftless.lsn import format_lsn
+from driftless.marker import Marker
+from driftless.registry import TopicLog
+from jobs.apply import LogSource, SinkSpec
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to follow, into what. `retention`: seconds for which the log keeps deletes. `checked`: count when built."""
+
+    follower: str
+    view: str
+    generation: int
+    log: TopicLog
+    source: LogSource
+    spec: SinkSpec
+    retention: float
+    checked: bool = False
+
+
+@dataclass
+class Progress:
+    """Where a generation stands; written by its thread, read by whoever reports. `error` ends it.
+
+    `built`: it has once held all that the log had, and a count agreed. `live`: readers see it.
+    """
+
+    name: str
+    view: str
+    generation: int
+    state: str = "bootstrapping"
+    floor: Offsets = field(default_factory=dict)
+    positions: Offsets = field(default_factory=dict)
+    ends: Offsets = field(default_factory=dict)
+    marker: Marker | None = None
+    live: bool = False
+    built: bool = False
+    promoting: bool = False
+    documents: int | None = None
+    quarantined: int = 0
+    written: int = 0
+    stale: int = 0
+    trouble: str = ""
+    error: SyncError | None = None
+    changed: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def follower(self) -> str:
+        """What to call it before an operator."""
+        return self.name if self.generation == 1 else f"{self.name} (generation {self.generation})"
+
+    @property
+    def done(self) -> int:
+        return sum(self.positions[p] - self.floor[p] for p in self.positions)
+
+    @property
+    def total(self) -> int:
+        return sum(self.ends[p] - self.floor[p] for p in self.ends)
+
+    @property
+    def lag(self) -> int:
+        """Offsets still to read: records, and the few that end transactions."""
+        return max(0, self.total - self.done)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "view": self.view,
+            "state": "promoting" if self.promoting else self.state,
+            "live": self.live,
+            "built": self.built,
+            "applied_lsn": None if self.marker is None else format_lsn(self.marker.lsn),
+            "marker_time": None if self.marker is None else self.marker.time,
+            "read_records": self.done,
+            "lag_records": self.lag,
+            "documents": self.documents,
+            "quarantined": self.quarantined,
+            "trouble": self.trouble if self.error is None else str(self.error),
+        }
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What the store holds of the log: kept in the store itself, so that it is lost with the documents.
+
+    `token`: of the lease it was written under; a higher one means that another runner has taken over.
+    `at_head`: seconds since 1970 when it last stood at the log's end, or began at its floor.
+    """
+
+    token: int
+    topic_id: str
+    positions: Offsets
+    marker: Marker | None
+    at_head: float
+    built: bool = False
+
+    def to_text(self) -> str:
+        marker = None if self.marker is None else [self.marker.lsn, self.marker.time]
+        positions = {str(p): o for p, o in sorted(self.positions.items())}
+        return json.dumps({**vars(self), "positions": positions, "marker": marker})
+
+    @classmethod
+    def from_text(cls, text: str) -> Checkpoint:
+        data: dict[str, Any] = json.loads(text)
+        marker = None if data["marker"] is None else Marker(*data["marker"])
+        positions = {int(p): offset for p, offset in data["positions"].items()}
+        return cls(**{**data, "positions": positions, "marker": marker})

@@ -1,0 +1,177 @@
+"""Generations of a follower: built beside the live one, switched to, gone back to, and dropped."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.chain.conftest import MakePipeline
+from tests.compare import OpenSearch, View
+from tests.pipeline import Job, Pipeline, until
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
+
+ROWS = 3_000
+BOTH = ("item-search", "item-cache")
+
+
+@pytest.fixture(scope="module")
+def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
+    source.execute("create table items (id int primary key, title text, price numeric(12, 2), stock int)")
+    source.execute("insert into items select i, 'item ' || i, i / 7.0, 0 from generate_series(1, %s) i", (ROWS,))
+    pipeline = make_pipeline(View("item", "public.items"))
+    pipeline.apply()
+    return pipeline
+
+
+@pytest.fixture(autouse=True)
+def job(pipeline: Pipeline) -> Job:
+    """The run of all followers."""
+    running = [job for job in pipeline.jobs() if job.running]
+    job = running[-1] if running else pipeline.run()
+    pipeline.wait()
+    return job
+
+
+@pytest.fixture
+def busy(pipeline: Pipeline) -> Iterator[None]:
+    """Changes of every kind, while a test goes on."""
+    ended = threading.Event()
+
+    def change() -> None:
+        with psycopg.connect(pipeline.dsn, autocommit=True) as connection:
+            n = 0
+            while not ended.wait(0.02):
+                n += 1
+                connection.execute("update items set stock = stock + 1 where id = %s", (n * 7 % ROWS + 1,))
+                connection.execute("insert into items values (%s, 'new', 1, 1)", (ROWS + n,))
+                connection.execute("delete from items where id = %s", (ROWS + n // 2,))
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    yield
+    ended.set()
+    thread.join()
+
+
+def numbers(pipeline: Pipeline, follower: str) -> dict[int, bool]:
+    """Generation -> whether readers see it."""
+    return {g["n"]: g["live"] for g in pipeline.follower(follower)["generations"]}
+
+
+def index(pipeline: Pipeline) -> OpenSearch:
+    store = pipeline.stores["item-search"]
+    assert isinstance(store, OpenSearch)
+    return store
+
+
+def follower_state(pipeline: Pipeline, name: str) -> str:
+    return str(pipeline.follower(name)["state"])
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize("follower", BOTH)
+def test_a_rebuilt_follower_is_switched_and_can_be_gone_back_from(pipeline: Pipeline, job: Job, follower: str) -> None:
+    before = max(numbers(pipeline, follower))
+    done = pipeline.here("rebuild", follower, "--json", seconds=180)
+    assert done.code == 0, done.err
+    assert done.json() == {"follower": follower, "generation": before + 1, "promoted": True}
+    until("status to show both", lambda: numbers(pipeline, follower) == {before: False, before + 1: True})
+    pipeline.assert_in_step(follower)
+
+    back = pipeline.here("promote", follower, "--generation", str(before))
+    assert (back.code, back.out.strip()) == (0, f"{follower}: readers see generation {before}")
+    until("status to show the old one", lambda: numbers(pipeline, follower) == {before: True, before + 1: False})
+    pipeline.assert_in_step(follower)
+    assert job.running
+
+
+def test_a_generation_is_not_promoted_before_it_is_told_to(pipeline: Pipeline) -> None:
+    live = next(n for n, live in numbers(pipeline, "item-cache").items() if live)
+    newest = max(numbers(pipeline, "item-cache"))
+    done = pipeline.here("rebuild", "item-cache", "--no-promote", seconds=180)
+    assert (done.code, done.out.strip()) == (0, f"item-cache: generation {newest + 1} is built, and not promoted")
+    assert numbers(pipeline, "item-cache")[live]
+    assert pipeline.here("promote", "item-cache", "--generation", str(newest + 1)).code == 0
+    pipeline.assert_in_step("item-cache")
+    missing = pipeline.here("promote", "item-cache", "--generation", "99")
+    assert missing.code == 2
+    assert "has no generation 99; there is 1" in missing.err
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_changed_mapping_is_planned_and_becomes_a_generation(pipeline: Pipeline) -> None:
+    newest = max(numbers(pipeline, "item-search"))
+    mapping = {"dynamic": False, "properties": {"title": {"type": "text"}, "stock": {"type": "integer"}}}
+    pipeline.sync["followers"]["item-search"]["opensearch"]["mapping"] = mapping
+    pipeline.here.write()
+    planned = pipeline.here("plan")
+    assert planned.code == 1
+    assert f"rebuild follower item-search: generation {newest + 1}" in planned.out
+    assert "its store changed" in planned.out
+    pipeline.apply()
+    assert pipeline.here("plan").out.strip() == "nothing to change"
+    until("the new one to be live", lambda: numbers(pipeline, "item-search").get(newest + 1), 120)
+    pipeline.assert_in_step("item-search")
+    found = index(pipeline).call("GET", f"/{pipeline.name}-item-search/_mapping")
+    assert found[f"{pipeline.name}-item-search-{newest + 1}"]["mappings"]["properties"] == mapping["properties"]
+
+
+def test_a_rebuild_that_nobody_runs_is_run_by_the_command(pipeline: Pipeline, job: Job) -> None:
+    job.stop()
+    newest = max(numbers(pipeline, "item-cache"))
+    done = pipeline.here("rebuild", "item-cache", seconds=240)
+    assert (done.code, done.out.strip()) == (0, f"item-cache: generation {newest + 1} is live"), done.err
+    assert "nobody runs item-cache" in done.err
+    pipeline.run()
+    pipeline.assert_in_step()
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_killed_rebuild_goes_on_where_it_was(pipeline: Pipeline, job: Job) -> None:
+    """The runner is killed while it builds; the command waits for the next one."""
+    newest = max(numbers(pipeline, "item-search"))
+    command = pipeline.here.start("rebuild", "item-search")
+    until("the generation to be begun", lambda: max(numbers(pipeline, "item-search")) == newest + 1)
+    job.kill()
+    pipeline.run()
+    assert command.wait(240) == 0, command.output()
+    until("the new one to be live", lambda: numbers(pipeline, "item-search").get(newest + 1))
+    pipeline.assert_in_step()
+
+
+def test_a_replay_writes_what_is_missing_and_nothing_else(pipeline: Pipeline) -> None:
+    pipeline.assert_in_step("item-cache")
+    right = pipeline.here("replay", "item-cache", "--from", "start", "--json")
+    assert right.code == 0, right.err
+    assert (right.json()["written"], right.json()["left"]) == (0, 0)
+    assert right.json()["stale"] >= ROWS
+    wrong = pipeline.here("replay", "item-cache", "--from", "yesterday")
+    assert wrong.code == 2
+    assert "neither `start`, nor an offset, nor a time" in wrong.err
+
+
+def test_a_paused_follower_stands_still_and_goes_on(pipeline: Pipeline) -> None:
+    assert pipeline.here("pause", "item-cache").code == 0
+    until("it to be paused", lambda: follower_state(pipeline, "item-cache") == "paused")
+    pipeline.connection.execute("update items set title = 'while paused' where id = 1")
+    pipeline.assert_in_step("item-search")
+    assert pipeline.differences(["item-cache"])
+    refused = pipeline.here("replay", "item-cache", "--from", "start")
+    assert refused.code == 1
+    assert "item-cache is paused; `driftless resume item-cache` first" in refused.err
+    assert pipeline.here("resume", "item-cache").code == 0
+    pipeline.assert_in_step("item-cache")
+
+
+def test_a_removed_follower_ends_and_its_documents_go_when_told(pipeline: Pipeline, job: Job) -> None:
+    done = pipeline.here("remove", "item-search", "--drop")
+    assert done.code == 0, done.err
+    assert index(pipeline).call("GET", f"/{pipeline.name}-item-search", missing=True) is None
+    planned = pipeline.here("plan")
+    assert "create follower item-search: generation" in planned.out
+    pipeline.assert_in_step("item-cache")
+    assert job.running

@@ -68,7 +68,7 @@ class FrontierReader(threading.Thread):
         self._topics: dict[str, int] = {}
         self._pending: list[Pending] = []
         self._newest: Frontier | None = None
-        self._stop = threading.Event()
+        self._ended = threading.Event()
 
     def follow(self, topic: str, partitions: int) -> Pending:
         """Frontiers for one more follower of this topic, beginning with the newest that is known."""
@@ -86,16 +86,16 @@ class FrontierReader(threading.Thread):
             self._pending.remove(pending)
 
     def stop(self) -> None:
-        self._stop.set()
+        self._ended.set()
 
     def run(self) -> None:
-        while not self._stop.is_set():
+        while not self._ended.is_set():
             consumer = self._kafka.consumer()
             try:
                 self._read(consumer)
             except (SourceError, KafkaException) as exc:
                 _log.info("markers cannot be read, trying again: %s", exc)
-                self._stop.wait(1.0)
+                self._ended.wait(1.0)
             finally:
                 consumer.close()
 
@@ -104,7 +104,7 @@ class FrontierReader(threading.Thread):
         end = self._kafka.committed_ends(self._topic, 1)[0]
         begin = self._kafka.beginnings(self._topic, 1)[0]
         consumer.assign([TopicPartition(self._topic, 0, max(begin, end - 64))])
-        while not self._stop.is_set():
+        while not self._ended.is_set():
             messages = consumer.consume(1000, 0.2)
             for message in messages:
                 error = message.error()

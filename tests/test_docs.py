@@ -146,7 +146,6 @@ class Reader:
         self._shell.wait(10)
 
 
-@pytest.mark.soak
 @pytest.mark.server
 @pytest.mark.timeout(900)
 def test_the_getting_started_page_works_word_by_word(

@@ -9,7 +9,7 @@ from typing import Any
 from driftless.cli.base import chosen, err
 from driftless.config import Config
 from driftless.control import LEASE_SECONDS, Control, State
-from driftless.errors import ConfigError, SinkError
+from driftless.errors import ConfigError, Fenced, SinkError
 from driftless.generation import generations
 from driftless.kafka import Kafka
 from driftless.progress import show
@@ -48,7 +48,10 @@ def have_done(config: Config, control: Control, follower: str, done: Callable[[S
                 with _shown(follower) as seen:
                     watch(control, lambda state: seen(state) or done(state), LEASE_SECONDS)
             else:
-                _run_here(config, follower, done)
+                try:
+                    _run_here(config, follower, done)
+                except Fenced:
+                    err.print(f"{follower}: somebody else runs it now: waiting for them", markup=False)
     except KeyboardInterrupt:
         err.print("what was asked for stays in the control topic, and is done when the follower runs")
         raise

@@ -60,6 +60,7 @@ class Lease:
         self.follower = follower
         self._holder = Holder.here()
         self.token = self._outwait(on_wait) + 1
+        self.held = True
         self._producer: Producer | None = None
         self.write({})
 
@@ -106,6 +107,7 @@ class Lease:
 
     def release(self, facts: Mapping[str, dict[str, object] | None]) -> None:
         """Write the last facts and let another runner start at once."""
+        self.held = False
         self.write(facts, held=False)
 
     def _outwait(self, on_wait: Callable[[str], None]) -> int:

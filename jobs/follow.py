@@ -323,7 +323,6 @@ class Follow:
         self._saved = text
         if progress.documents is None or (progress.written != self._counted and time.monotonic() >= self._count_at):
             progress.documents = self._sink.count(self.job.generation)
-            progress.live = self._sink.promoted() == self.job.generation
             self._counted = progress.written
             self._count_at = time.monotonic() + COUNT_SECONDS
         progress.changed.set()

@@ -102,6 +102,7 @@ class Follower:
         """Why the last promotion did not come about."""
         self._answers = Answers(self)
         self._written = 0.0
+        self._said = ""
         self._stopping = False
 
     # -- what whoever runs it asks ------------------------------------------------------------------------------
@@ -142,7 +143,7 @@ class Follower:
     def release(self) -> None:
         """Give the lease back, with the last facts."""
         try:
-            self.lease.release({} if self.removed else self._standing())
+            self.lease.release(self._standing())
         except SyncError as exc:
             _log.info("%s: the lease could not be given back: %s", self.name, exc)
 
@@ -168,14 +169,16 @@ class Follower:
 
     def tick(self, state: State) -> None:
         """Do what the control topic asks for, and tell it where the follower stands."""
+        if self.removed:
+            return
         facts: Facts = {}
         if not self._stopping:
             try:
                 facts = self._turn(state)
-            except SinkUnavailable as exc:
-                _log.info("%s: waiting: %s", self.name, exc)
             except SyncError as exc:
-                _log.error("%s: %s", self.name, exc)
+                if str(exc) != self._said:
+                    self._said = str(exc)
+                    _log.error("%s: %s", self.name, exc)
         changed = [r for r in self._running.values() if r.progress.changed.is_set()]
         now = time.monotonic()
         if not facts and not changed and now - self._written < RENEW_SECONDS:
@@ -184,7 +187,10 @@ class Follower:
             r.progress.changed.clear()
         self._written = now
         try:
-            self.lease.write({**({} if self.removed else self._standing()), **facts})
+            if self.removed:
+                self.lease.release(facts)
+            else:
+                self.lease.write({**self._standing(), **facts})
         except Fenced as exc:
             for r in self._running.values():
                 r.follow.fence(exc)
@@ -236,10 +242,11 @@ class Follower:
         """Stop following a generation that is to be, or has been, dropped."""
         r = self._running.pop(number)
         r.follow.stop.set()
-        r.thread.join(3.0)
+        r.thread.join(1.0)
         if r.thread.is_alive():
+            # The lease must not run out meanwhile.
             self._shared.spark.sparkContext.cancelJobGroup(r.follow.group)
-            r.thread.join(30.0)
+            r.thread.join(5.0)
         self._shared.frontiers.leave(r.pending)
 
     # -- promoting and dropping ---------------------------------------------------------------------------------
@@ -267,7 +274,7 @@ class Follower:
         if not generation.by_itself or generation.promoted_at is not None or progress.live or not progress.built:
             return
         if progress.quarantined:
-            progress.trouble = (
+            progress.held_back = (
                 f"generation {generation.number} is built but not promoted: {progress.quarantined:,} documents are "
                 "quarantined; see `driftless quarantine list`, then `driftless promote --force`"
             )
@@ -292,10 +299,11 @@ class Follower:
                         time.sleep(1.0)
                 for n, other in self._running.items():
                     other.progress.live = n == r.generation.number
+                    other.progress.held_back = ""
                     other.progress.changed.set()
             except SyncError as exc:
                 self.refused = exc
-                r.progress.trouble = str(exc)
+                r.progress.held_back = str(exc)
             finally:
                 sink.close()
                 r.progress.promoting = False

@@ -6,7 +6,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+
+from confluent_kafka import KafkaException
 
 from driftless.config import Config
 from driftless.control import Control, State
@@ -69,14 +72,17 @@ class Runner:
             quarantine = QuarantineLog(kafka, self._config.name)
             shared = Shared(self._config, kafka, spark, Tail(spark), frontiers, quarantine)
             for name, lease in zip(self._followers, leases, strict=True):
-                followers.append(Follower(shared, name, lease, self.progress.append))
-                followers[-1].begin(reader.state)
+                follower = Follower(shared, name, lease, self.progress.append)
+                follower.begin(reader.state)
+                followers.append(follower)
             frontiers.start()
             self._watch(followers, reader, until_lsn, until_caught_up, until)
             frontiers.stop()
         finally:
-            for lease in leases[len(followers) :]:
-                lease.release({})
+            for lease in leases:
+                if lease.held:
+                    with suppress(SyncError):
+                        lease.release({})
             reader.close()
             if spark is not None:
                 spark.stop()
@@ -113,7 +119,7 @@ class Runner:
         while any(f.alive for f in followers):
             try:
                 reader.poll(TURN_SECONDS)
-            except SyncError as exc:
+            except (SyncError, KafkaException) as exc:
                 _log.info("the control topic cannot be read: %s", exc)
             for f in followers:
                 f.tick(reader.state)
@@ -130,7 +136,8 @@ class Runner:
                 for f in followers:
                     f.cancel()
         for f in followers:
-            f.release()
+            if not f.removed:
+                f.release()
 
 
 def unapplied(config: Config, followers: Sequence[str], state: State) -> Iterator[str]:

@@ -33,7 +33,8 @@ class Job:
 class Progress:
     """Where a generation stands; written by its thread, read by whoever reports. `error` ends it.
 
-    `built`: it has once held all that the log had, and a count agreed. `live`: readers see it.
+    `built`: it has once held all that the log had, and a count agreed. `live`: readers see it. `held_back`: why it is
+    not promoted, though it is built and was to be.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Progress:
     written: int = 0
     stale: int = 0
     trouble: str = ""
+    held_back: str = ""
     error: SyncError | None = None
     changed: threading.Event = field(default_factory=threading.Event)
 
@@ -85,7 +87,8 @@ class Progress:
             "lag_records": self.lag,
             "documents": self.documents,
             "quarantined": self.quarantined,
-            "trouble": self.trouble if self.error is None else str(self.error),
+            "held_back": self.held_back,
+            "trouble": (self.trouble or self.held_back) if self.error is None else str(self.error),
         }
 
 

@@ -61,6 +61,8 @@ def _begin(config: Config, control: Control, state: State, follower: str, *, by_
     table = state.get(f"table/{config.table_of(follower)}")
     if table is None:
         raise ConfigError(f"the table of `{follower}` has not been applied yet", hint="run `driftless apply` first")
+    if state.get(f"paused/{follower}") is not None:
+        raise SinkError(f"{follower} is paused", hint=f"`driftless resume {follower}` first")
     wanted = define(config, follower, Table.from_json(table), number=next_number(state, follower), by_itself=by_itself)
     known = generations(state, follower)
     newest = known[max(known)]
@@ -80,8 +82,7 @@ def _is_over(state: State, follower: str, number: int) -> bool:
     fact = state.get(f"follower/{follower}/{number}")
     if fact is None:
         return False
-    held_back = bool(fact["quarantined"]) and bool(fact["trouble"])
-    return fact["state"] == "failed" or (bool(fact["built"]) and (not generation.by_itself or held_back))
+    return fact["state"] == "failed" or bool(fact["held_back"]) or (bool(fact["built"]) and not generation.by_itself)
 
 
 @app.command()

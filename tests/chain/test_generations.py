@@ -85,7 +85,9 @@ def follower_state(pipeline: Pipeline, name: str) -> str:
 
 
 @pytest.mark.parametrize("follower", BOTH)
-def test_a_rebuilt_follower_is_switched_and_can_be_gone_back_from(pipeline: Pipeline, job: Job, follower: str) -> None:
+def test_a_rebuilt_follower_is_switched_and_can_be_gone_back_from(
+    pipeline: Pipeline, job: Job, follower: str, busy: Busy
+) -> None:
     before = max(numbers(pipeline, follower))
     done = pipeline.here("rebuild", follower, "--json", seconds=180)
     assert done.code == 0, done.err

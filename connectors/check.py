@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from connectors.plan import Places, same_topic
 from connectors.postgres import Postgres, captured_tables
+from connectors.relations import column_meetings, meetings, relation_obstacles, table_obstacles, topic_meetings
+from connectors.rights import missing_rights
 from driftless import names
 from driftless.config import Config, ViewConfig
 from driftless.control import State
@@ -21,10 +23,11 @@ OLDEST = 140000
 
 @dataclass(frozen=True)
 class Finding:
-    """`fatal`: nothing may start before it is mended; otherwise something to know."""
+    """`fatal`: nothing may start before it is mended; otherwise something to know. `planned`: a plan mends it."""
 
     what: str
     fatal: bool = True
+    planned: bool = False
 
     def __str__(self) -> str:
         return f"{'error' if self.fatal else 'note'}: {self.what}"
@@ -35,6 +38,7 @@ def check(config: Config, places: Places) -> list[Finding]:
     tables = captured_tables(places.source, config)
     return [
         *_server(config, places.source),
+        *_rights(config, places.source, tables),
         *_tables(config, places.source, tables),
         *_views(config, tables),
         *_log(config, places),
@@ -49,34 +53,49 @@ def _server(config: Config, source: Postgres) -> Iterator[Finding]:
         yield Finding(
             f"wal_level is {server.wal_level}: run `alter system set wal_level = logical` and restart Postgres"
         )
-    if not server.can_replicate:
-        yield Finding("the role of source.dsn lacks REPLICATION: run `alter role ... replication`")
     slot = source.slot(names.slot(config.name))
     if slot is not None and slot.wal_status == "lost":
         yield Finding(f"the slot {slot.name} is lost: the log that it needs has been removed")
 
 
+def _rights(config: Config, source: Postgres, tables: dict[str, Table | None]) -> Iterator[Finding]:
+    for right in missing_rights(config, source, tables):
+        yield Finding(f"{right.subject} {right.lacks}: run `{right.statement}`", planned=True)
+
+
 def _tables(config: Config, source: Postgres, tables: dict[str, Table | None]) -> Iterator[Finding]:
+    relations = source.relations()
+    whole: dict[str, Table] = {}
     for name, table in tables.items():
-        if table is None:
-            yield Finding(f"source.tables: there is no table {name}{did_you_mean(name, source.table_names())}")
+        exclude = config.source.tables[name].exclude
+        relation = relations.get(name)
+        if relation is None:
+            yield Finding(f"source.tables: there is no table {name}{did_you_mean(name, relations)}")
             continue
-        if not table.key:
-            yield Finding(f"{name} has no primary key: its updates and deletes cannot be told apart")
-        whole = source.table(name)
-        assert whole is not None
-        for column in config.source.tables[name].exclude:
-            if whole.column(column) is None:
-                known = did_you_mean(column, [c.name for c in whole.columns])
-                yield Finding(f"source.tables.{name}.exclude: there is no column {column}{known}")
-            elif column in table.key:
-                yield Finding(f"source.tables.{name}.exclude: {column} belongs to the key and cannot be left out")
-        for column_ in table.columns:
-            reason = refusal(column_)
-            if reason is not None and column_.name in table.key:
-                yield Finding(f"{name}: the key column {column_.name} {reason}")
-            elif reason is not None:
-                yield Finding(f"{name}: the column {column_.name} {reason}; documents leave it out", fatal=False)
+        for obstacle in relation_obstacles(relation):
+            yield Finding(f"{name} {obstacle}")
+        found = source.table(name)
+        if table is not None and found is not None:
+            whole[name] = found
+            yield from _columns(name, table, found, exclude)
+    excluded = {name: config.source.tables[name].exclude for name in whole}
+    for name, reason in (*meetings(whole, relations), *column_meetings(whole, excluded)):
+        yield Finding(f"{name} {reason}")
+
+
+def _columns(name: str, table: Table, whole: Table, exclude: tuple[str, ...]) -> Iterator[Finding]:
+    for obstacle in table_obstacles(whole):
+        yield Finding(f"{name} {obstacle}")
+    for column in exclude:
+        if whole.column(column) is None:
+            known = did_you_mean(column, [c.name for c in whole.columns])
+            yield Finding(f"source.tables.{name}.exclude: there is no column {column}{known}")
+        elif column in table.key:
+            yield Finding(f"source.tables.{name}.exclude: {column} belongs to the key and cannot be left out")
+    for column_ in table.columns:
+        reason = refusal(column_)
+        if reason is not None and column_.name not in table.key:
+            yield Finding(f"{name}: the column {column_.name} {reason}; documents leave it out", fatal=False)
 
 
 def _views(config: Config, tables: dict[str, Table | None]) -> Iterator[Finding]:
@@ -101,6 +120,8 @@ def _view(name: str, view: ViewConfig, table: Table) -> Iterator[Finding]:
 
 def _log(config: Config, places: Places) -> Iterator[Finding]:
     existing = places.kafka.topics()
+    for name, reason in topic_meetings(config.name, config.source.tables, existing):
+        yield Finding(f"{name} {reason}")
     status, cause = places.connect.state(names.connector(config.name))
     if status == "FAILED":
         # Not fatal: `apply` is what starts it again.

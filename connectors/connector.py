@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from driftless import names, quarantine
 from driftless.config import Config, milliseconds
 from driftless.marker import marker_sql
+from driftless.table import split_name
 
 MAX_MESSAGE_BYTES = 16 << 20
 """The largest row that passes. A larger one stops the connector with its own message; nothing is skipped."""
@@ -31,7 +32,7 @@ def connector_settings(config: Config, source: Mapping[str, object], secret: str
         "publication.name": names.publication(config.name),
         # By hand: a publication of all tables makes the application's updates of tables without a key fail.
         "publication.autocreate.mode": "disabled",
-        "table.include.list": ",".join(sorted(config.source.tables)).replace(".", "\\."),
+        "table.include.list": ",".join(_pattern(*split_name(name)) for name in sorted(config.source.tables)),
         "snapshot.mode": "initial",
         "snapshot.max.threads": "1",
         "snapshot.fetch.size": "10000",
@@ -72,13 +73,22 @@ def connector_settings(config: Config, source: Mapping[str, object], secret: str
     if secret is not None:
         settings["database.password"] = secret
     excluded = [
-        f"{name}.{column}".replace(".", "\\.")
+        _pattern(*split_name(name), column)
         for name, table in sorted(config.source.tables.items())
         for column in table.exclude
     ]
     if excluded:
         settings["column.exclude.list"] = ",".join(excluded)
     return settings
+
+
+def _pattern(*parts: str) -> str:
+    """A regular expression of Java's for this one name. Without `(?-i)` Debezium takes capitals for small letters."""
+    return "(?-i)" + r"\.".join("".join(_literal(char) for char in part) for part in parts)
+
+
+def _literal(char: str) -> str:
+    return char if char.isascii() and (char.isalnum() or char == "_") else f"\\x{{{ord(char):x}}}"
 
 
 def topic_plan(config: Config) -> dict[str, tuple[int, dict[str, str]]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from connectors.connect import Connect
 from connectors.connector import connector_settings, topic_plan
 from connectors.postgres import Postgres, captured_tables, quoted
+from connectors.rights import missing_rights
 from driftless import names
 from driftless.config import Config
 from driftless.control import SETTINGS, Control, State
@@ -53,11 +54,22 @@ def make_plan(config: Config, places: Places, secret: str | None) -> list[Action
     existing = places.kafka.topics()
     state = places.control.read() if places.control.topic in existing else State({})
     return [
+        *_rights(config, places, tables),
         *_database(config, places, tables),
         *_topics(config, places, existing),
         *_facts(config, places, tables, state, existing),
         *_connector(config, places, secret),
         *_followers(config, places, tables, state),
+    ]
+
+
+def _rights(config: Config, places: Places, tables: dict[str, Table]) -> list[Action]:
+    rights = missing_rights(config, places.source, tables)
+    return [
+        Action(
+            "grant", right.subject, f"it {right.lacks}", right.statement, _bind(places.admin.execute, right.statement)
+        )
+        for right in rights
     ]
 
 
@@ -73,6 +85,13 @@ def _database(config: Config, places: Places, tables: dict[str, Table]) -> list[
                 "change",
                 f"table {name}",
                 "replica identity full, so that large values an UPDATE did not touch stay in the log",
+                f"alter table {quoted(name)} replica identity full",
+            )
+        elif table.replica_identity not in ("d", "f"):
+            add(
+                "change",
+                f"table {name}",
+                "replica identity full: as it is, Postgres would refuse its updates, or the log would not hold its key",
                 f"alter table {quoted(name)} replica identity full",
             )
     publication = names.publication(config.name)

@@ -10,11 +10,12 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
+from connectors.relations import Relation
 from driftless.config import Config
-from driftless.errors import SourceError, SourceUnavailable
+from driftless.errors import ConfigError, SourceError, SourceUnavailable
 from driftless.lsn import parse_lsn
 from driftless.marker import marker_sql
-from driftless.table import Column, Table
+from driftless.table import Column, Table, join_name, split_name
 
 _COLUMNS = """
 select a.attname, coalesce(e.typname, t.typname), coalesce(e.typtype, t.typtype)::text,
@@ -24,6 +25,30 @@ join pg_type t on t.oid = a.atttypid
 left join pg_type e on e.oid = t.typelem and t.typcategory = 'A'
 where a.attrelid = %s and a.attnum > 0 and not a.attisdropped
 order by a.attnum
+"""
+# Under a deferrable key alone, as under none, Postgres would refuse updates once the table is in a publication.
+_TABLE = """
+select c.oid,
+       case when c.relreplident = 'd'
+                 and not exists (select from pg_index where indrelid = c.oid and indisprimary and indimmediate) then 'n'
+            else c.relreplident::text end
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %s and c.relname = %s and c.relkind = 'r'
+"""
+_RELATIONS = """
+select n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text,
+       (select x.extname::text from pg_depend d join pg_extension x on x.oid = d.refobjid
+        where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.refclassid = 'pg_extension'::regclass
+              and d.deptype = 'e' limit 1),
+       c.relispartition, exists (select from pg_inherits i where i.inhparent = c.oid),
+       row_security_active(c.oid), has_schema_privilege(n.oid, 'usage'),
+       array(select a.attname::text from pg_attribute a where a.attrelid = c.oid and a.attnum > 0
+             and not a.attisdropped and not has_column_privilege(c.oid, a.attnum, 'select') order by a.attnum)
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema')
+order by 1, 2
 """
 _KEY = """
 select a.attname
@@ -45,6 +70,7 @@ class Server:
     wal_level: str
     can_replicate: bool
     database: str
+    role: str
 
 
 @dataclass(frozen=True)
@@ -65,7 +91,7 @@ class Postgres:
         try:
             self.parameters = conninfo_to_dict(dsn)
         except psycopg.ProgrammingError as exc:
-            raise SourceError(f"source.dsn cannot be read: {str(exc).strip()}") from None
+            raise ConfigError(f"the DSN of the source cannot be read: {str(exc).strip()}") from None
         self._dsn = dsn
         self.address = f"{self.parameters.get('host', 'localhost')}:{self.parameters.get('port', 5432)}"
         self._connection = self._connect()
@@ -101,20 +127,16 @@ class Postgres:
             "select current_setting('server_version_num')::int, "
             "(select system_identifier::text from pg_control_system()), "
             "(select timeline_id from pg_control_checkpoint()), current_setting('wal_level'), "
-            "(select rolreplication or rolsuper from pg_roles where rolname = current_user), current_database()"
+            "(select rolreplication or rolsuper from pg_roles where rolname = current_user), current_database(), "
+            "current_user::text"
         )
         assert row is not None
         return Server(*row)  # type: ignore[arg-type]
 
     def table(self, full_name: str, exclude: Iterable[str] = ()) -> Table | None:
         """The table as the catalogue has it, less the excluded columns; None where there is none of that name."""
-        schema, name = full_name.split(".", 1)
-        found = self._row(
-            "select c.oid, c.relreplident::text from pg_class c join pg_namespace n on n.oid = c.relnamespace "
-            "where n.nspname = %s and c.relname = %s and c.relkind = 'r'",
-            schema,
-            name,
-        )
+        schema, name = split_name(full_name)
+        found = self._row(_TABLE, schema, name)
         if found is None:
             return None
         oid, identity = found
@@ -125,13 +147,18 @@ class Postgres:
         columns = tuple(Column(*row) for row in rows if row[0] not in excluded)
         return Table(schema, name, columns, key, str(identity))
 
-    def table_names(self) -> list[str]:
-        """Every table that an operator could mean."""
+    def relations(self) -> dict[str, Relation]:
+        """Everything in the database that an operator could take for a table, by full name."""
         with _answers(self.address):
-            rows = self._connection.execute(
-                b"select n.nspname || '.' || c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace "
-                b"where c.relkind = 'r' and n.nspname not in ('pg_catalog', 'information_schema')"
-            ).fetchall()
+            rows = self._connection.execute(_RELATIONS.encode()).fetchall()
+        relations = [Relation(*row) for row in rows]
+        return {relation.full_name: relation for relation in relations}
+
+    def closed_functions(self) -> list[str]:
+        """Functions that a marker needs and our role may not call; open to everybody unless somebody closed them."""
+        with _answers(self.address):
+            query = b"select oid::regprocedure::text from pg_proc where proname = 'pg_logical_emit_message' "
+            rows = self._connection.execute(query + b"and not has_function_privilege(oid, 'execute')").fetchall()
         return [row[0] for row in rows]
 
     def publication(self, name: str) -> set[str] | None:
@@ -139,8 +166,8 @@ class Postgres:
         if self._row("select 1 from pg_publication where pubname = %s", name) is None:
             return None
         with _answers(self.address):
-            query = b"select schemaname || '.' || tablename from pg_publication_tables where pubname = %s"
-            return {row[0] for row in self._connection.execute(query, (name,)).fetchall()}
+            query = b"select schemaname::text, tablename::text from pg_publication_tables where pubname = %s"
+            return {join_name(*row) for row in self._connection.execute(query, (name,)).fetchall()}
 
     def slot(self, name: str) -> Slot | None:
         row = self._row(
@@ -187,7 +214,7 @@ class Postgres:
 
 def quoted(full_name: str) -> str:
     """`public.Order lines` -> `"public"."Order lines"`."""
-    return sql.Identifier(*full_name.split(".", 1)).as_string()
+    return sql.Identifier(*split_name(full_name)).as_string()
 
 
 def captured_tables(source: Postgres, config: Config) -> dict[str, Table | None]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from driftless.errors import ConfigError
+from driftless.table import join_name, split_name
 from driftless.yamlfile import Location, YamlFile, did_you_mean
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,47}")
@@ -19,7 +20,8 @@ NOT_YET = {"where", "one", "many", "through", "shards", "atomic"}
 """Fields of the contract that this version does not build yet; naming them gets its own message."""
 
 
-def _pipeline_name(name: str) -> str:
+def pipeline_name(name: str) -> str:
+    """The name itself, where it can be one; else a ValueError with a text for the operator."""
     if not _NAME.fullmatch(name):
         raise ValueError("use lower-case letters, digits, `_` and `-`, begin with a letter, at most 48")
     return name
@@ -39,7 +41,7 @@ def milliseconds(duration: str) -> int:
     return int(match[1]) * _UNIT_MS[match[2]]
 
 
-Name = Annotated[str, AfterValidator(_pipeline_name)]
+Name = Annotated[str, AfterValidator(pipeline_name)]
 Duration = Annotated[str, AfterValidator(_duration)]
 
 
@@ -58,7 +60,9 @@ class TableConfig(Model):
 class SourceConfig(Model):
     dsn: str = Field(description="Postgres, with a role that has REPLICATION and SELECT.")
     admin_dsn: str | None = Field(default=None, description="For `apply` alone: a role that owns the tables.")
-    tables: dict[str, TableConfig] = Field(description="The tables to capture, as schema.table.")
+    tables: dict[str, TableConfig] = Field(
+        description='The tables to capture, as schema.table; a part that holds `.` or `"` is quoted as in SQL.'
+    )
 
 
 class KafkaConfig(Model):
@@ -131,7 +135,7 @@ def load(path: Path, sinks: Mapping[str, type[BaseModel]]) -> Config:
         data["followers"] = {
             name: _follower(file, ("followers", name), entry, sinks, problems) for name, entry in followers.items()
         }
-    _qualify(data)
+    _qualify(file, data, problems)
     problems += _references(file, data)
     config = None
     try:
@@ -168,21 +172,32 @@ def _follower(
     return {**plain, "kind": kind, "sink": sink}
 
 
-def _qualify(data: dict[str, object]) -> None:
-    """A table named without a schema is in `public`."""
+def _qualify(file: YamlFile, data: dict[str, object], problems: list[str]) -> None:
+    """Give every table its one spelling."""
     source, views = data.get("source"), data.get("views")
     if isinstance(source, dict) and isinstance(source.get("tables"), dict):
-        tables = {_qualified(name): entry or {} for name, entry in source["tables"].items()}
+        tables: dict[str, object] = {}
+        for name, entry in source["tables"].items():
+            full_name = _qualified(file, ("source", "tables", name), name, problems)
+            if full_name in tables:
+                problems.append(file.at(("source", "tables", name), f"names {full_name} a second time"))
+            tables[full_name] = entry or {}
         data["source"] = {**source, "tables": tables}
     if isinstance(views, dict):
         data["views"] = {
-            name: {**view, "root": _qualified(view["root"])} if isinstance(view, dict) and "root" in view else view
+            name: {**view, "root": _qualified(file, ("views", name, "root"), view["root"], problems)}
+            if isinstance(view, dict) and "root" in view
+            else view
             for name, view in views.items()
         }
 
 
-def _qualified(table: object) -> str:
-    return str(table) if "." in str(table) else f"public.{table}"
+def _qualified(file: YamlFile, at: Location, name: object, problems: list[str]) -> str:
+    try:
+        return join_name(*split_name(str(name)))
+    except ValueError as exc:
+        problems.append(file.at(at, str(exc)))
+        return str(name)
 
 
 def _references(file: YamlFile, data: dict[str, object]) -> list[str]:
@@ -214,8 +229,8 @@ def _problem(file: YamlFile, error: Mapping[str, Any], model: type[BaseModel] | 
     # pydantic names the member of a union in the location; the file has no such key.
     loc = tuple(part for part in error["loc"] if part not in ("tuple[str, ...]", "dict[str,str]"))
     match loc:
-        case ("source", "tables", str(table), *rest) if table not in file.data["source"]["tables"]:  # type: ignore[index]
-            loc = ("source", "tables", table.removeprefix("public."), *rest)
+        case ("source", "tables", str(table), *rest):
+            loc = ("source", "tables", _as_written(file, table), *rest)
     if error["type"] == "extra_forbidden":
         key = str(loc[-1])
         if key in NOT_YET:
@@ -224,6 +239,14 @@ def _problem(file: YamlFile, error: Mapping[str, Any], model: type[BaseModel] | 
     if error["type"] == "missing":
         return file.at(loc, "is missing")
     return file.at(loc, str(error["msg"]).removeprefix("Value error, "))
+
+
+def _as_written(file: YamlFile, table: str) -> str:
+    """The key of the file that names this table."""
+    for name in file.data["source"]["tables"]:  # type: ignore[index]
+        if _qualified(file, (), name, []) == table:
+            return str(name)
+    return table
 
 
 def _fields_at(loc: Location, model: type[BaseModel] | None) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from driftless.table import split_name
+
 
 def slot(pipeline: str) -> str:
     """The replication slot, and the publication: Postgres allows only lower case, digits and `_`."""
@@ -12,7 +14,15 @@ publication = slot
 
 
 def table_topic(pipeline: str, table: str) -> str:
-    return f"{pipeline}.{table}"
+    """As Debezium names it: what no topic's name may hold becomes `_`, for each UTF-16 unit of it.
+
+    Two tables may meet in one topic; `driftless check` refuses that.
+    """
+    return "".join(_in_topic(char) for char in ".".join((pipeline, *split_name(table))))
+
+
+def _in_topic(char: str) -> str:
+    return char if char.isascii() and (char.isalnum() or char in "._-") else "_" * (1 + (ord(char) > 0xFFFF))
 
 
 def message_topic(pipeline: str) -> str:

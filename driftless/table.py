@@ -2,7 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
+
+_PART = r'"(?:[^"]|"")+"|[^."]+'
+_NAME = re.compile(f"(?:({_PART})[.])?({_PART})")
+
+
+def join_name(schema: str, table: str) -> str:
+    """`schema.table`, the one spelling of a table's name: a part that holds `.` or `"` is quoted as in SQL."""
+    return ".".join('"' + part.replace('"', '""') + '"' if set(part) & set('."') else part for part in (schema, table))
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """(schema, table) of a name as it may stand in sync.yaml. What is not quoted is taken as it is, capitals too.
+
+    Without a schema it is in `public`. Raises ValueError, with a text for the operator.
+    """
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise ValueError('write schema.table, and a part that holds `.` or `"` as in SQL: public."a.b", public."a""b"')
+    schema, table = (part and _unquoted(part) for part in found.groups())
+    return schema or "public", table
+
+
+def _unquoted(part: str) -> str:
+    return part[1:-1].replace('""', '"') if part.startswith('"') else part
 
 
 @dataclass(frozen=True)
@@ -33,7 +58,7 @@ class Table:
 
     @property
     def full_name(self) -> str:
-        return f"{self.schema}.{self.name}"
+        return join_name(self.schema, self.name)
 
     @property
     def needs_full_identity(self) -> bool:

@@ -14,12 +14,14 @@ from ruamel.yaml.error import MarkedYAMLError
 
 from driftless.errors import ConfigError
 
-_REFERENCE = re.compile(r"\$\{(?:file:(?P<file>[^}]+)|(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?)\}")
+_REFERENCE = re.compile(r"\$\$(?=\{)|\$\{(?:file:(?P<file>[^}]+)|(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?)\}")
 Location = tuple[int | str, ...]
 
 
 class YamlFile:
     """The parsed file. `data` is plain values with `${NAME}`, `${NAME:-default}` and `${file:PATH}` replaced.
+
+    `$${` stands for `${` itself. Keys are taken as they are.
 
     Problems found on the way (a variable that is not set, a secret's file that cannot be read) are kept in
     `problems`, so that they are reported together with every other mistake.
@@ -73,6 +75,8 @@ class YamlFile:
 
     def _expand(self, text: str, location: Location) -> str:
         def value(match: re.Match[str]) -> str:
+            if match[0] == "$$":
+                return "$"
             if file := match["file"]:
                 try:
                     return Path(file).read_text(encoding="utf-8").strip()

@@ -15,8 +15,8 @@ from driftless.table import Column, Table
 from driftless.types import TypeRule, rule_of
 from driftless.version import OFFSET_BITS
 
-_BROKEN = "_broken"
-"""Where Spark puts the text of a record that does not fit its schema."""
+_BROKEN = "_broken".ljust(64, "_")
+"""Where Spark puts the text of a record that does not fit its schema. Longer than the name of a column can be."""
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,8 @@ def session(jars: Sequence[Path], *, master: str = "local[2]", memory: str = "1g
         "spark.sql.adaptive.enabled": "false",
         # A JSON number must come out as the text that went in.
         "spark.sql.json.enableExactStringParsing": "true",
+        # A column may be called ${HOME}.
+        "spark.sql.variable.substitute": "false",
         # A misread date must be an error, not null.
         "spark.sql.ansi.enabled": "true",
     }

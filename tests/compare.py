@@ -42,12 +42,16 @@ def same(left: Any, right: Any) -> bool:
 
 @dataclass(frozen=True)
 class View:
-    """A view of one table: its key columns in key order, and name in the document -> column (None: all as they are)."""
+    """A view of one table: its key columns in key order, and name in the document -> column (None: all as they are).
+
+    `relation`: schema and table, where `table` cannot be split at its dot.
+    """
 
     name: str
     table: str
     key: tuple[str, ...] = ("id",)
     fields: Mapping[str, str] | None = None
+    relation: tuple[str, str] | None = None
 
     def document(self, row: dict[str, Any]) -> dict[str, Any]:
         return row if self.fields is None else {name: row[column] for name, column in self.fields.items()}
@@ -129,10 +133,10 @@ class Redis:
     def name(self, key: tuple[Any, ...]) -> str:
         values = dict(zip(self.key, map(_text, key), strict=True))
         # What parts two columns may not stand in a value, nor may anything that has a meaning in names.
-        parting = set("".join(re.split(r"\{\w+\}", self.template)[1:-1])) - set("%")
+        parting = set("".join(re.split(r"\{[^{}]+\}", self.template)[1:-1])) - set("%")
         escaped = set("%{}:\x7f").union(map(chr, range(32)), {c for c in parting if not c.isalnum()})
         safe = {n: "".join(f"%{ord(c):02X}" if c in escaped else c for c in v) for n, v in values.items()}
-        return re.sub(r"\{(\w+)\}", lambda match: safe[match[1]], self.template)
+        return re.sub(r"\{([^{}]+)\}", lambda match: safe[match[1]], self.template)
 
     def documents(self) -> dict[str, Any]:
         return {name: parse(text) for name, text in self.texts().items()}
@@ -181,18 +185,18 @@ class Difference:
         return "\n  ".join([f"of {self.documents} documents: {counts}", *self.samples])
 
 
-def rows(connection: psycopg.Connection, table: str) -> list[dict[str, Any]]:
-    """Every row as `to_jsonb` gives it in UTC."""
+def rows(connection: psycopg.Connection, *relation: str) -> list[dict[str, Any]]:
+    """Every row of a schema's table as `to_jsonb` gives it in UTC."""
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute("set local timezone to 'UTC'")
-        cursor.execute(sql.SQL("select to_jsonb(t)::text from {} t").format(sql.Identifier(*table.split("."))))
+        cursor.execute(sql.SQL("select to_jsonb(t)::text from {} t").format(sql.Identifier(*relation)))
         return [parse(text) for (text,) in cursor.fetchall()]
 
 
 def compare(connection: psycopg.Connection, view: View, store: Store) -> Difference:
     """Compare every document of a view. Meaningful once writes have stopped and the follower has applied them."""
     expected = {}
-    for row in rows(connection, view.table):
+    for row in rows(connection, *(view.relation or view.table.split("."))):
         expected[store.name(tuple(row[column] for column in view.key))] = view.document(row)
     found = store.documents()
     missing, extra = expected.keys() - found.keys(), found.keys() - expected.keys()

@@ -388,6 +388,6 @@ class Pipeline:
             if re.match(rf"\.driftless-{self.name}$|{self.name}-", index):
                 search.call("DELETE", f"/{index}")
         with redis.Redis.from_url(self.endpoints.redis) as client:
-            for pattern in (f"{self.name}-*", f"driftless:{self.name}:*"):
+            for pattern in (f"{self.name}-*", f"{self.name}:*", f"driftless:{self.name}:*"):
                 while names := list(client.scan_iter(match=pattern, count=1000)):
                     client.unlink(*names)

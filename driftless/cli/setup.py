@@ -78,9 +78,9 @@ def check(file: File = SYNC, as_json: Json = False) -> None:
 def _plan(config: Config, places: Any, *, store_secret: bool) -> list[Any]:
     from connectors.plan import make_plan
 
-    findings, fatal = _findings(config, places)
-    if fatal:
-        raise ConfigError(*(str(finding) for finding in findings if finding.fatal))
+    findings, _ = _findings(config, places)
+    if wrong := [str(finding) for finding in findings if finding.fatal and not finding.planned]:
+        raise ConfigError(*wrong)
     secret = _secret(config, places.source.parameters.get("password"), store=store_secret)
     return make_plan(config, places, secret)
 

@@ -1,0 +1,122 @@
+"""Look at a database that was not made for driftless, and propose what of it to follow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from connectors.postgres import Postgres
+from connectors.relations import (
+    Relation,
+    column_meetings,
+    meetings,
+    relation_obstacles,
+    right_obstacles,
+    table_obstacles,
+    topic_meetings,
+)
+from driftless.errors import ConfigError
+from driftless.table import Column, Table
+from driftless.types import refusal
+from driftless.yamlfile import did_you_mean
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_]+")
+_SECRET = {"password", "passwd", "passphrase", "pwd", "pw", "pass", "secret", "secrets", "token", "tokens", "salt"}
+_SECRET |= {"hash", "otp", "totp", "credential", "credentials", "ssn", "cvv", "cvc", "iban", "passport"}
+# In small letters alone, words stand together.
+_SECRET |= {"passwordhash", "hashedpassword", "accesstoken", "refreshtoken", "apikey", "privatekey", "creditcard"}
+_SECRET_PAIRS = {("api", "key"), ("private", "key"), ("access", "key"), ("encryption", "key"), ("signing", "key")}
+_SECRET_PAIRS |= {("credit", "card"), ("card", "number"), ("social", "security"), ("tax", "id"), ("security", "code")}
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """A table to capture. `secret`: columns to exclude by their names; `refused`: columns that cannot be carried."""
+
+    table: Table
+    secret: tuple[str, ...] = ()
+    refused: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> tuple[Column, ...]:
+        """The columns of its documents."""
+        return tuple(c for c in self.table.columns if c.name not in self.secret and c.name not in self.refused)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """`left_out`: full name -> every reason, as the rest of a sentence that begins with the name."""
+
+    database: str
+    tables: tuple[Proposed, ...]
+    left_out: dict[str, list[str]]
+
+
+def propose(source: Postgres, pipeline: str, schemas: Sequence[str] = ()) -> Proposal:
+    """Every table that `check` will accept under this name of a pipeline, and the reasons for the rest."""
+    relations = source.relations()
+    known = {relation.schema for relation in relations.values()}
+    if unknown := [schema for schema in schemas if schema not in known]:
+        raise ConfigError(*(f"--schema: there is no table in a schema {s}{did_you_mean(s, known)}" for s in unknown))
+    left_out: dict[str, list[str]] = {}
+    tables: dict[str, Proposed] = {}
+    for name, relation in relations.items():
+        if relation.is_partition or (schemas and relation.schema not in schemas):
+            continue
+        table = source.table(name)
+        proposed = None if table is None else _proposed(table)
+        reasons = list(_reasons(relation, proposed))
+        if reasons:
+            left_out[name] = reasons
+        elif proposed is not None:
+            tables[name] = proposed
+    for find in (_one_for_debezium, _one_for_kafka):
+        for name, reason in list(find(pipeline, tables, relations)):
+            left_out.setdefault(name, []).append(reason)
+            tables.pop(name, None)
+    return Proposal(source.server().database, tuple(tables.values()), dict(sorted(left_out.items())))
+
+
+def _proposed(table: Table) -> Proposed:
+    refused = {c.name: reason for c in table.columns if (reason := refusal(c)) is not None and c.name not in table.key}
+    secret = tuple(c.name for c in table.columns if looks_secret(c.name) and c.name not in table.key)
+    return Proposed(table, secret, refused)
+
+
+def _reasons(relation: Relation, proposed: Proposed | None) -> Iterator[str]:
+    if relation.extension is not None:
+        yield f"belongs to the extension {relation.extension}"
+        return
+    if relation.kind == "p":
+        yield "is a partitioned table, which cannot be followed yet; its partitions are left out too"
+        return
+    yield from relation_obstacles(relation)
+    if proposed is None:
+        return
+    yield from right_obstacles(relation, proposed.secret)
+    yield from table_obstacles(proposed.table)
+    for column in proposed.table.key:
+        if looks_secret(column):
+            yield f"has a secret for a key, by the name of its column {column}: a key cannot be left out"
+
+
+def _one_for_debezium(
+    _pipeline: str, tables: dict[str, Proposed], relations: dict[str, Relation]
+) -> Iterator[tuple[str, str]]:
+    whole = {name: proposed.table for name, proposed in tables.items()}
+    yield from meetings(whole, relations)
+    yield from column_meetings(whole, {name: proposed.secret for name, proposed in tables.items()})
+
+
+def _one_for_kafka(
+    pipeline: str, tables: dict[str, Proposed], _relations: dict[str, Relation]
+) -> Iterator[tuple[str, str]]:
+    yield from topic_meetings(pipeline, tables)
+
+
+def looks_secret(column: str) -> bool:
+    """Whether a column's name says that its values should not leave the database. Words, not parts of words."""
+    words = [word.lower() for word in _WORDS.findall(column)]
+    return not _SECRET.isdisjoint(words) or not _SECRET_PAIRS.isdisjoint(pairwise(words))

@@ -1,0 +1,65 @@
+"""`init`: from a database to a configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from driftless.cli.base import NO, SYNC, app, err, out
+from driftless.errors import ConfigError
+
+
+@app.command()
+def init(
+    dsn: Annotated[
+        str, typer.Option("--dsn", envvar="DRIFTLESS_DSN", help="The database, by the role that will follow it.")
+    ],
+    file: Annotated[Path, typer.Option("--file", "-f", help="What to write.")] = SYNC,
+    name: Annotated[str | None, typer.Option("--name", help="The pipeline's name; the database's if left out.")] = None,
+    schema: Annotated[list[str] | None, typer.Option("--schema", help="Only this schema; may be repeated.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+) -> None:
+    """Look at a database and write a commented sync.yaml to start from.
+
+    Nothing is changed in the database. The DSN is not written: the file takes it from a variable. Exits 1 when there
+    is no table that can be followed.
+
+    Example: `driftless init --dsn postgresql://driftless:secret@db.example.com/shop --schema public`
+    """
+    from connectors.init import propose
+    from connectors.postgres import Postgres
+    from driftless.cli.syncfile import shown, slug, variable, write_sync
+    from driftless.config import pipeline_name
+
+    if file.exists() and not force:
+        raise ConfigError(
+            f"{file}: there is such a file", hint="name another one with -f, or write over it with --force"
+        )
+    try:
+        if name is not None:
+            pipeline_name(name)
+    except ValueError as exc:
+        raise ConfigError(f"--name: {exc}") from None
+    with Postgres(dsn) as source:
+        pipeline = name or slug(source.server().database, fallback="pipeline")
+        proposal = propose(source, pipeline, schema or ())
+    for table, reasons in proposal.left_out.items():
+        err.print(f"left out: {shown(table)} {'; '.join(map(shown, reasons))}", markup=False, soft_wrap=True)
+    if not proposal.tables:
+        err.print(f"{shown(proposal.database)}: no table that can be followed; nothing is written", markup=False)
+        raise typer.Exit(NO)
+    try:
+        file.write_text(write_sync(pipeline, proposal), encoding="utf-8")
+    except OSError as exc:
+        raise ConfigError(f"{file}: cannot be written: {exc.strerror}") from None
+    more = "" if file == SYNC else f" -f {file}"
+    out.print(
+        f"{file}: {len(proposal.tables)} tables, {len(proposal.left_out)} left out\n\nRead it, then:\n"
+        f"  export {variable(pipeline)}='...'    # the DSN that you gave\n"
+        + "".join(f"  driftless {step}{more}\n" for step in ("check", "apply", "run")),
+        markup=False,
+        soft_wrap=True,
+        end="",
+    )

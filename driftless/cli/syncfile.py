@@ -1,0 +1,257 @@
+"""The text of a sync.yaml to start from, with comments. Whatever the names in it, it loads again as it was meant."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from connectors.init import Proposal, Proposed
+from driftless.sink import SinkContext
+from driftless.table import Column
+from sinks import config_model
+from stack.ports import DEFAULT_PORTS
+
+MANY = 16
+"""Followers that are written to run. The rest stands in comments: each takes a thread, and an index in the store."""
+_SLUG = 40
+"""Characters of a view's name: the longest name of a follower, 48, less its ending."""
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+_MAPPINGS = {
+    "keyword": "{type: keyword}",
+    "text": "{type: text, fields: {keyword: {type: keyword, ignore_above: 256}}}",
+    "kept": "{type: object, enabled: false}    # kept, not searched",
+    "date": "{type: date}",
+}
+_FIELDS = {
+    "int2": "{type: integer}",
+    "int4": "{type: integer}",
+    "int8": "{type: long}",
+    "bool": "{type: boolean}",
+    "numeric": "{type: double}    # the document has every digit; the index rounds",
+    "float4": "{type: double}",
+    "float8": "{type: double}",
+    **dict.fromkeys(("text", "varchar", "bpchar"), _MAPPINGS["text"]),
+    **dict.fromkeys(("timestamp", "timestamptz", "date"), _MAPPINGS["date"]),
+    **dict.fromkeys(("json", "jsonb", "bytea"), _MAPPINGS["kept"]),
+}
+_RESERVED = {"_id", "_index", "_source", "_type", "_routing", "_version", "_seq_no", "_primary_term", "_ignored"}
+_RESERVED |= {"_field_names", "_nested_path", "_doc_count", "_size", "_tier", "_feature", "_none_"}
+"""Names that OpenSearch keeps for itself at the top of a document."""
+
+
+@dataclass(frozen=True)
+class Following:
+    """One table's view, and what follows it."""
+
+    view: str
+    proposed: Proposed
+    renamed: bool
+    fields: Mapping[str, Column]
+    redis_key: str | None
+
+
+def write_sync(pipeline: str, proposal: Proposal) -> str:
+    """The whole text."""
+    slugs = _slugs(proposal.tables)
+    followings = [_following(pipeline, slugs[p.table.full_name], p) for p in proposal.tables]
+    return "\n".join((*_head(pipeline, proposal), *_views(followings), *_followers(pipeline, followings), ""))
+
+
+def variable(pipeline: str) -> str:
+    """The environment variable that holds the DSN."""
+    return f"{pipeline.upper().replace('-', '_')}_DSN"
+
+
+def slug(text: str, *, fallback: str = "table") -> str:
+    """`Order Lines` -> `order_lines`: lower-case letters, digits and `_`, beginning with a letter."""
+    split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text)
+    plain = unicodedata.normalize("NFKD", split).encode("ascii", "ignore").decode().lower()
+    made = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
+    if not made:
+        return fallback
+    return (made if made[0].isalpha() else f"{fallback}_{made}")[:_SLUG].rstrip("_")
+
+
+def shown(text: str) -> str:
+    """On one line, whatever characters are in it."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def _slugs(tables: Iterable[Proposed]) -> dict[str, str]:
+    """A name of its own for the view of each table; the plainest names are given first."""
+    made: dict[str, str] = {}
+    for proposed in sorted(tables, key=_plainness):
+        table = proposed.table
+        name = slug(table.name)
+        if name in made.values():
+            name = slug(f"{slug(table.schema, fallback='schema')}_{name}")
+        first, number = name, 1
+        while name in made.values():
+            number += 1
+            name = f"{first[: _SLUG - 1 - len(str(number))]}_{number}"
+        made[table.full_name] = name
+    return made
+
+
+def _plainness(proposed: Proposed) -> tuple[bool, bool, str, str]:
+    schema, name = proposed.table.schema, proposed.table.name
+    return (schema != "public", slug(name) != name, schema, name)
+
+
+def _following(pipeline: str, view: str, proposed: Proposed) -> Following:
+    fields: dict[str, Column] = {}
+    for column in sorted(proposed.shown, key=lambda c: not _is_field(c.name)):  # those that keep their names come first
+        name = column.name if _is_field(column.name) else slug(column.name, fallback="field")
+        first, number = name, 1
+        while name in fields:
+            number += 1
+            name = f"{first}_{number}"
+        fields[name] = column
+    order = {column.name: at for at, column in enumerate(proposed.shown)}
+    fields = dict(sorted(fields.items(), key=lambda item: order[item[1].name]))
+    renamed = any(name != column.name for name, column in fields.items())
+    return Following(view, proposed, renamed, fields, _redis_key(pipeline, view, proposed.table.key))
+
+
+def _is_field(column: str) -> bool:
+    """Whether OpenSearch takes it for the name of one field: a dot would make an object of it."""
+    return "." not in column and bool(column.strip()) and column not in _RESERVED
+
+
+def _redis_key(pipeline: str, view: str, key: Sequence[str]) -> str | None:
+    template = ":".join((pipeline, view, *(f"{{{column}}}" for column in key)))
+    try:
+        model = config_model("redis").model_validate({"url": "redis://localhost", "key": template})
+        model.validate_for(SinkContext(pipeline, view, tuple(key)))
+    except ValueError:
+        return None
+    return template
+
+
+# -- YAML ---------------------------------------------------------------------------------------------------------
+
+
+def key(text: str) -> str:
+    """A name as the key of a mapping."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    if text.isprintable():
+        return "'" + text.replace("'", "''") + "'"
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def value(text: str) -> str:
+    """A name as a value, where `${` would be taken for a variable."""
+    return key(text.replace("${", "$${"))
+
+
+def _escaped(char: str) -> str:
+    if char in '"\\':
+        return "\\" + char
+    return char if char.isprintable() else f"\\U{ord(char):08x}"
+
+
+def _head(pipeline: str, proposal: Proposal) -> Iterator[str]:
+    dsn = variable(pipeline)
+    yield f"# A start for the database {shown(proposal.database)}, written by `driftless init`."
+    yield "# Change what you like before the first `driftless apply`."
+    yield f"name: {key(pipeline)}    # prefix of every topic, slot, publication and index"
+    yield "source:"
+    yield f"  dsn: ${{{dsn}}}    # a role with REPLICATION, and SELECT on the tables"
+    yield f"  # admin_dsn: ${{{dsn.removesuffix('DSN')}ADMIN_DSN}}    # for `apply` alone: owns the tables"
+    yield "  # One topic for each table. In this version, a table that comes later needs a pipeline of its own: capture"
+    yield "  # what may be wanted. Views and followers can come at any time; they are built from the topics."
+    yield "  tables:"
+    for proposed in proposal.tables:
+        yield from _table(proposed)
+    if proposal.left_out:
+        yield "    # Left out:"
+    for name, reasons in proposal.left_out.items():
+        for reason in reasons:
+            yield f"    # - {shown(name)} {shown(reason)}"
+    yield "kafka:"
+    yield f"  bootstrap: ${{KAFKA:-127.0.0.1:{DEFAULT_PORTS['kafka']}}}    # where KAFKA is not set: the local stack"
+    yield "  partitions: 4     # of each table's topic; frozen once made"
+    yield "  replication: 1    # 3 on a cluster"
+    yield "connect:"
+    yield f"  url: ${{CONNECT_URL:-http://127.0.0.1:{DEFAULT_PORTS['connect']}}}"
+    yield f"  # password: file:/etc/connect/{pipeline}.properties:password    # where a worker of yours finds the DSN's"
+
+
+def _table(proposed: Proposed) -> Iterator[str]:
+    name = key(proposed.table.full_name)
+    if proposed.secret:
+        yield f"    {name}:"
+        yield "      exclude:    # secret, by their names: they never leave the database"
+        for column in proposed.secret:
+            yield f"        - {value(column)}"
+    else:
+        yield f"    {name}: {{}}"
+    for column, reason in proposed.refused.items():
+        yield f"      # documents leave out {shown(column)}: it {shown(reason)}"
+
+
+def _views(followings: Iterable[Following]) -> Iterator[str]:
+    yield "views:    # what a document is: one for each row of `root`, with all columns where none are named"
+    for f in followings:
+        yield f"  {key(f.view)}:"
+        yield f"    root: {value(f.proposed.table.full_name)}"
+        if f.renamed:
+            yield "    columns:    # name in the document: column, since not every column's name can be a field's"
+            for name, column in f.fields.items():
+                yield f"      {key(name)}: {value(column.name)}"
+
+
+def _followers(pipeline: str, followings: Sequence[Following]) -> Iterator[str]:
+    yield "followers:"
+    for number, f in enumerate(followings):
+        if number == MANY:
+            yield f"  # From here on they are left to you: take away the `#` of those that you need. {MANY} are above."
+        before = "  # " if number >= MANY else "  "
+        for line in _search(pipeline, f, told=number > 0):
+            yield before + line
+        for line in _cache(f):
+            yield f"  # {line}"
+
+
+def _search(pipeline: str, f: Following, *, told: bool) -> Iterator[str]:
+    def tell(text: str) -> str:
+        """What is the same for all is said once."""
+        return "" if told else f"    # {text}"
+
+    mapped = {name: _mapping(column) for name, column in f.fields.items()}
+    count = sum(1 + mapping.count("fields:") for mapping in mapped.values())
+    yield f"{f.view}-search:"
+    yield f"  view: {key(f.view)}"
+    yield "  opensearch:"
+    yield f"    url: ${{SEARCH_URL:-http://127.0.0.1:{DEFAULT_PORTS['opensearch']}}}"
+    yield f"    index: {key(f'{pipeline}-{f.view}')}{tell('the name that readers use: an alias')}"
+    yield "    settings:"
+    yield f"      mapping.ignore_malformed: true{tell('what is no date or number is kept, and cannot be searched')}"
+    if count > 900:
+        yield f"      mapping.total_fields.limit: {count + 100}"
+    yield "    mapping:"
+    yield f"      dynamic: false{tell('what is not listed is kept, and cannot be searched')}"
+    yield "      properties:"
+    for name, mapping in mapped.items():
+        yield f"        {key(name)}: {mapping}"
+
+
+def _mapping(column: Column) -> str:
+    if column.kind == "e":
+        return _MAPPINGS["keyword"]
+    return _FIELDS.get(column.type, _MAPPINGS["keyword"])
+
+
+def _cache(f: Following) -> Iterator[str]:
+    if f.redis_key is None:
+        yield f"no cache of {f.view}: the names of its key's columns cannot stand in a key of Redis"
+        return
+    yield f"{f.view}-cache:"
+    yield f"  view: {key(f.view)}"
+    yield "  redis:"
+    yield f"    url: ${{CACHE_URL:-redis://127.0.0.1:{DEFAULT_PORTS['redis']}/0}}"
+    yield f"    key: {value(f.redis_key)}"

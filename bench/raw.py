@@ -20,7 +20,8 @@ from jobs.follow import SLICE_OFFSETS
 from jobs.spark import ARROW_ROWS
 from sinks._arrow import slices
 from sinks._opensearch_bulk import ANSWER, bulk_body
-from sinks.redis import _CAS, RedisSink
+from sinks._redis_write import CAS
+from sinks.redis import RedisSink
 
 _AHEAD = 10
 """Calls that are on their way to Redis before an answer is waited for, as many as the sink has."""
@@ -76,10 +77,10 @@ def bulk(url: str, alias: str, requests: Sequence[bytes], *, connections: int = 
 
 def calls(sink: RedisSink, batches: Iterable[pa.RecordBatch]) -> list[bytes]:
     """The commands that the sink would send for generation 1, call by call."""
-    sink._server.once(lambda client: client.script_load(_CAS.text))
-    sink._server.once(lambda client: sink._look(client, 1))
+    sink._server.once(lambda client: client.script_load(CAS.text))
+    sink._writer.look()
     pieces = (piece for batch in batches for piece in slices(batch, rows=2_500, size=5_000_000))
-    return [b"".join(call.command) for piece in pieces for call in sink._calls(1, piece)]
+    return [b"".join(call.command) for piece in pieces for call in sink._writer.calls(1, piece)]
 
 
 def pipelined(sink: RedisSink, commands: Sequence[bytes], *, connections: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,6 +42,14 @@ class Applied:
         return Applied(self.written + other.written, self.stale + other.stale, self.rejected + other.rejected)
 
 
+Progress = Callable[[int], None]
+"""Told how many documents have been dealt with so far."""
+
+
+def in_silence(_: int) -> None:
+    """Progress that nobody wants to see."""
+
+
 @dataclass(frozen=True)
 class SinkContext:
     """Whose sink this is: names for what it makes in the store, and the key columns in key order."""
@@ -66,7 +74,9 @@ class Sink(Protocol):
         """Raise `SinkMisconfigured` or `SinkUnavailable` unless the store can be trusted with a follower."""
 
     def create(self, generation: int) -> None:
-        """Make the place for this generation. Readers do not see it before `promote`."""
+        """Make the place for this generation; one that is there is left as it is. Readers see none but the first before
+        `promote`.
+        """
 
     def apply(self, generation: int, writes: pa.RecordBatch) -> Applied:
         """Write a batch (schema `WRITES`; a key may occur more than once) and say what became of each item."""
@@ -75,7 +85,13 @@ class Sink(Protocol):
         """Present documents of these keys with their versions (schema `WRITES`); absent keys are left out."""
 
     def scan(self, generation: int) -> Iterator[pa.RecordBatch]:
-        """Every document of the generation (schema `WRITES`), in no order."""
+        """Every document of the generation (schema `WRITES`), in no order, under the key that `scan_keys` says."""
+
+    def scan_keys(self, keys: pa.StringArray) -> pa.StringArray:
+        """What `scan` gives as the keys of these documents: the key itself, unless the store cannot hold it.
+
+        No two keys have the same one, so who compares a scan with the log compares by these.
+        """
 
     def count(self, generation: int) -> int:
         """Documents present now; every acknowledged write counts."""
@@ -89,8 +105,11 @@ class Sink(Protocol):
         A save that landed and whose answer was lost counts as saved when it is given again.
         """
 
-    def promote(self, generation: int) -> None:
-        """Make this generation the one that readers see, at once."""
+    def promote(self, generation: int, progress: Progress = in_silence) -> None:
+        """Make this generation the one that readers see: at once, or in slices of whole documents.
+
+        After a crash the same call, or one for another generation, ends with one complete generation.
+        """
 
     def promoted(self) -> int | None:
         """The generation that readers see; None before the first `promote`."""

@@ -38,6 +38,13 @@ class SinkConfig(BaseModel):
     )
     request_seconds: float = Field(default=30, gt=0, le=60, description="How long one request may take.")
 
+    @property
+    def expires(self) -> bool:
+        """Whether documents go away by themselves: then one that is absent is no difference, and one that is there is
+        compared as ever.
+        """
+        return False
+
     @abstractmethod
     def open(self, context: SinkContext) -> Sink:
         """The sink. Cheap: nothing is sent before the first call."""

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from driftless.sink import Rejected
 from sinks._arrow import Texts, join, text
+from sinks._opensearch_id import document_ids
 
-MAX_ID_BYTES = 512
 ANSWER = "errors,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by"
 """What is asked of the server's answer: with `errors` false, most of it need not even be looked at."""
 
@@ -25,8 +25,9 @@ _GONE = {"index_not_found_exception", "invalid_index_name_exception", "index_clo
 
 def bulk_body(writes: pa.RecordBatch) -> bytes:
     """One request for all of the batch, in order; each item carries its version for the server to judge."""
-    keys, versions, documents = (writes.column(name) for name in ("key", "version", "document"))
-    heads = join('":{"_id":', _json_text(keys), ',"version":', text(versions), ',"version_type":"external"}}\n')
+    ids = document_ids(writes.column("key"))
+    versions, documents = writes.column("version"), writes.column("document")
+    heads = join('":{"_id":', _json_text(ids), ',"version":', text(versions), ',"version_type":"external"}}\n')
     lines = join('{"index', heads, _one_line(documents), "\n")
     if documents.null_count:
         lines = pc.coalesce(lines, join('{"delete', heads))

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from driftless.errors import SinkError, SinkUnavailable
 from sinks._arrow import batch
-from sinks._opensearch_bulk import MAX_ID_BYTES, reason
+from sinks._opensearch_bulk import reason
+from sinks._opensearch_id import document_id
 from sinks._opensearch_server import Server
 
 _KEEP_OPEN = "5m"  # between two pages of a scan: as long as the reader may take over one page
@@ -24,14 +25,15 @@ _SOURCE = '"_source":'
 def read(server: Server, alias: str, keys: Sequence[str]) -> pa.RecordBatch:
     """Sees every acknowledged write, refreshed or not."""
     rows: list[tuple[str, int, str]] = []
-    possible = [key for key in dict.fromkeys(keys) if 0 < len(key.encode()) <= MAX_ID_BYTES]
-    for start in range(0, len(possible), _PAGE):
-        _, answer = server.call("POST", f"/{alias}/_mget", {"ids": possible[start : start + _PAGE]})
+    wanted = {document_id(key): key for key in keys}
+    ids = list(wanted)
+    for start in range(0, len(ids), _PAGE):
+        _, answer = server.call("POST", f"/{alias}/_mget", {"ids": ids[start : start + _PAGE]})
         for entry, document in hits(answer, "docs"):
             if "error" in entry:
                 raise SinkUnavailable(f"`{alias}` cannot be read now: {reason(entry['error'])}")
             if document is not None:
-                rows.append((entry["_id"], entry["_version"], document))
+                rows.append((wanted[entry["_id"]], entry["_version"], document))
     return batch(rows)
 
 

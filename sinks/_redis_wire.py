@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 # What passes by itself or by the operator's hand: starting, failing over, a long script, a full disk.
 _PASSING = {"LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN", "READONLY", "MISCONF", "NOREPLICAS", "CLUSTERDOWN"}
+# Names that the server looks at in one step: a fraction of a millisecond.
+_SCAN_STEP = 1000
 _ACCESS = {"NOAUTH", "WRONGPASS", "NOPERM"}
 
 
@@ -95,15 +97,17 @@ class Server:
             raise meaning(exc) from exc
 
     def scan(self, prefix: str, *, page: int) -> Iterator[list[str]]:
-        """All names that start so, in pages; one that is there from beginning to end is given, now and then twice."""
+        """All names that start so, in pages of this size; one that is there from beginning to end is given, at times
+        twice. The server goes through all its names, so few of a step may be ours: pages are filled from several.
+        """
         pattern = "".join(f"\\{char}" if char in "*?[]\\" else char for char in prefix) + "*"
-        cursor = 0
-        while True:
-            cursor, found = self.call("SCAN", cursor, "MATCH", pattern, "COUNT", page)
-            for start in range(0, len(found), page):
-                yield [name.decode() for name in found[start : start + page]]
-            if not cursor:
-                return
+        cursor, names = None, list[str]()
+        while cursor != 0:
+            cursor, found = self.call("SCAN", cursor or 0, "MATCH", pattern, "COUNT", _SCAN_STEP)
+            names += [name.decode() for name in found]
+            while len(names) >= page or (names and cursor == 0):
+                yield names[:page]
+                del names[:page]
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str]) -> Any:
         """Run a script that is safe to repeat."""

@@ -6,20 +6,20 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field, JsonValue, field_validator
 
 from driftless.errors import SinkMisconfigured, SinkUnavailable
-from driftless.sink import Applied, SinkContext
+from driftless.sink import Applied, Progress, SinkContext, in_silence
 from sinks import HORIZON_SECONDS, SinkConfig
-from sinks._arrow import length, slices
-from sinks._opensearch_bulk import ANSWER, MAX_ID_BYTES, Verdict, bulk_body, judge, reject
+from sinks._arrow import slices
+from sinks._opensearch_bulk import ANSWER, Verdict, bulk_body, judge, reject
 from sinks._opensearch_checkpoint import Checkpoints
+from sinks._opensearch_id import document_ids
 from sinks._opensearch_read import read, scan
 from sinks._opensearch_server import Server, error_type
 from sinks._retry import attempts
@@ -49,8 +49,10 @@ class Config(SinkConfig):
     )
     mapping: dict[str, JsonValue] = Field(
         default_factory=dict,
-        description="Index mapping. With one, a document that does not fit it is quarantined. Without one, the server "
-        "guesses each field's type from the first value it sees, except dates, which stay text.",
+        description="Index mapping, as in the index API. With one, a document that does not fit it is quarantined: a "
+        "field that it does not name does not fit `dynamic: strict`, is stored and not searchable with `false`, and is "
+        "added by its first value with `true`. Without one, the server guesses each field's type from the first value "
+        "it sees, except dates, which stay text.",
     )
     ca_certs: str | None = Field(default=None, description="File of certificates to trust for `https`.")
     request_bytes: int = Field(default=5_000_000, ge=1_000, description="About how large one bulk request may be.")
@@ -91,7 +93,8 @@ class Config(SinkConfig):
 
 
 class OpenSearchSink:
-    """Documents in OpenSearch: `_id` is the key's text, `_source` the document and nothing else.
+    """Documents in OpenSearch: `_id` is the key's text, or its hash where that cannot be (see `document_id`), `_source`
+    the document and nothing else.
 
     Every write carries its version (`version_type=external`), so the server keeps the newest whatever the order and
     however often it is delivered. A delete leaves its version behind for the horizon (`index.gc_deletes`) - in memory:
@@ -153,13 +156,23 @@ class OpenSearchSink:
             )
         self._checkpoints.create()
 
-    def promote(self, generation: int) -> None:
-        """One call that changes all aliases or none."""
-        name, alias = self._name(generation), self._config.index
-        others = [holder for holder in self._holders() if holder != name]
-        actions = [{"remove": {"index": other, "alias": alias}} for other in others]
-        actions.append({"add": {"index": name, "alias": alias}})
-        self._server.call("POST", "/_aliases", {"actions": actions})
+    def promote(self, generation: int, progress: Progress = in_silence) -> None:  # noqa: ARG002
+        """One call that changes all aliases or none: killed before or after it, readers see one whole generation.
+
+        It takes the alias from whatever index of ours has it then, so of two processes the later one is right.
+        """
+        self._holders()
+        alias = self._config.index
+        actions = [
+            {"remove": {"index": f"{alias}-*", "alias": alias, "must_exist": False}},
+            {"add": {"index": self._name(generation), "alias": alias}},
+        ]
+        status, _ = self._server.call("POST", "/_aliases", {"actions": actions}, ok={404})
+        if status == 404:
+            raise SinkMisconfigured(
+                f"Generation {generation} of `{self._context.follower}` cannot be promoted: there is none",
+                hint="Build it first, with `driftless rebuild`.",
+            )
         self.promoted()
 
     def promoted(self) -> int | None:
@@ -183,20 +196,13 @@ class OpenSearchSink:
     # -- writes -------------------------------------------------------------------------------------------------
 
     def apply(self, generation: int, writes: pa.RecordBatch) -> Applied:
-        too_long = pc.greater(length(writes.column("key")), pa.scalar(MAX_ID_BYTES))
-        refused = [
-            reject(writes, place, f"the key's text is longer than the {MAX_ID_BYTES} bytes an `_id` may have")
-            for place in pc.indices_nonzero(too_long).to_pylist()
-        ]
-        if refused:  # one of these would fail its whole request
-            writes = writes.filter(pc.invert(too_long))
         pieces = list(slices(writes, rows=self._config.request_documents, size=self._config.request_bytes))
         if len(pieces) < 2:
-            return sum((self._send(generation, piece) for piece in pieces), Applied(rejected=tuple(refused)))
+            return sum((self._send(generation, piece) for piece in pieces), Applied())
         sent = [self._pool.submit(self._send, generation, piece) for piece in pieces]
         # Nothing may still be on its way when this returns, whether well or by an error.
         wait(sent)
-        return sum((piece.result() for piece in sent), Applied(rejected=tuple(refused)))
+        return sum((piece.result() for piece in sent), Applied())
 
     def _send(self, generation: int, writes: pa.RecordBatch) -> Applied:
         done, why = Applied(), ""
@@ -251,12 +257,16 @@ class OpenSearchSink:
         return read(self._server, self._writes(generation), keys)
 
     def scan(self, generation: int) -> Iterator[pa.RecordBatch]:
-        """As of one moment, after a refresh."""
+        """As of one moment, after a refresh. The key is the `_id`: for a key that is hashed, the hash (`scan_keys`)."""
         alias = self._writes(generation)
         index = self._server.index(alias)
         if index is None:
             raise self._gone(generation, "")
         return scan(self._server, alias, index.shards)
+
+    def scan_keys(self, keys: pa.StringArray) -> pa.StringArray:
+        """The `_id` of each: nothing in the index tells the key of one that is hashed."""
+        return cast(pa.StringArray, document_ids(keys))
 
     def count(self, generation: int) -> int:
         """Costs a refresh, which makes a segment of what was written since the last: fit for a poll, not for a loop."""

@@ -28,13 +28,17 @@ class Java:
         return self.program.resolve().parent.parent
 
 
-def find_java() -> Java:
-    """Take the Java of JAVA_HOME, else of PATH; one that is missing, broken or too old is an error that says which."""
-    home = os.environ.get("JAVA_HOME")
+def find_java(variable: str = "JAVA_HOME") -> Java:
+    """Take the Java of JAVA_HOME, else of PATH; one that is missing, broken or too old is an error that says which.
+
+    `variable`: another one to look at first, for a server that may have a Java of its own.
+    """
+    variable = variable if os.environ.get(variable) else "JAVA_HOME"
+    home = os.environ.get(variable)
     if home:
         program = Path(home) / "bin" / "java"
         if not os.access(program, os.X_OK):
-            raise StackError(f"JAVA_HOME is {home}, and there is no bin/java in it", hint=_HINT)
+            raise StackError(f"{variable} is {home}, and there is no bin/java in it", hint=_HINT)
     else:
         found = shutil.which("java")
         if found is None:

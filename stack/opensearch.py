@@ -15,10 +15,14 @@ _HEAP = "-Xms1g -Xmx1g"
 
 
 class OpenSearch(JavaServer):
-    """A store. 3.8 where Java is 21 or newer, else 2.19; an acknowledged write survives a kill."""
+    """A store. 3.8 where Java is 21 or newer, else 2.19; an acknowledged write survives a kill.
+
+    OPENSEARCH_JAVA_HOME, the server's own variable, gives it another Java than the rest of the stack has.
+    """
 
     name = "opensearch"
     port_names = ("opensearch", "opensearch-transport")
+    java_variable = "OPENSEARCH_JAVA_HOME"
 
     def confs(self) -> list[str]:
         return unpack.opensearch_confs(self.java.version)
@@ -28,7 +32,7 @@ class OpenSearch(JavaServer):
             raise StackError(
                 f"opensearch: this stack's data were written by OpenSearch {written_by}; "
                 f"with Java {self.java.version} the older {self.version()} would start, which cannot read them",
-                hint="set JAVA_HOME to a JDK 21 or newer, or use a stack of another name",
+                hint="set OPENSEARCH_JAVA_HOME to a JDK 21 or newer, or use a stack of another name",
             )
 
     def url(self) -> str:

@@ -126,10 +126,13 @@ class Server:
 class JavaServer(Server):
     """A server that runs on the JVM."""
 
+    java_variable: ClassVar[str] = "JAVA_HOME"
+
     @cached_property
     def java(self) -> Java:
-        java = find_java()
-        require_entry(java.program.resolve(), self.site.user, hint="set JAVA_HOME to a JDK that every user can read")
+        java = find_java(self.java_variable)
+        hint = f"set {self.java_variable} to a JDK that every user can read"
+        require_entry(java.program.resolve(), self.site.user, hint=hint)
         return java
 
     def jvm(self, heap: str, main: str, *, logging: Path) -> list[str | Path]:

@@ -77,6 +77,48 @@ class SinkFaults(StoreCase):
             shaky.apply(generation, writes(upsert("1", 5, {"a": 1})))
         proxy.let_go()
 
+    # -- generations --------------------------------------------------------------------------------------------
+
+    def test_a_switch_that_landed_and_whose_answer_was_lost_is_done(
+        self, opened: Opener, sink: Sink, store_url: str, name: str, proxy: Proxy
+    ) -> None:
+        shaky = opened(proxy.url)
+        for n in (1, 2):
+            sink.create(n)
+            sink.apply(n, writes(upsert("1", 5, {"of": n}), upsert(f"only {n}", 5, {"of": n})))
+        for n in (1, 2, 1):
+            proxy.lose_reply_to(self.promote_mark)
+            shaky.promote(n)
+            assert sink.promoted() == n
+            asked = [self.as_reader(store_url, name, key) for key in ("1", f"only {n}", f"only {3 - n}")]
+            assert asked == [self.canonical(f'{{"of": {n}}}'), self.canonical(f'{{"of": {n}}}'), None]
+            assert (sink.count(1), sink.count(2)) == (2, 2)
+        assert proxy.faults == 3
+
+    def test_a_drop_that_landed_and_whose_answer_was_lost_is_done(
+        self, opened: Opener, sink: Sink, generation: int, proxy: Proxy
+    ) -> None:
+        shaky = opened(proxy.url)
+        sink.create(2)
+        for n in (generation, 2):
+            sink.apply(n, writes(upsert("1", 5, {"of": n})))
+            sink.save(n, f"at {n}", expected=None)
+        sink.promote(generation)
+        proxy.lose_reply_to(self.drop_mark)
+        shaky.drop(2)
+        assert proxy.faults == 1
+        assert (sink.load(generation), sink.load(2)) == ("at 1", None)
+        assert stored(sink, generation, "1") == {"1": (5, {"of": 1})}
+
+    def test_a_generation_made_and_whose_answer_was_lost_is_there(
+        self, opened: Opener, sink: Sink, proxy: Proxy
+    ) -> None:
+        shaky = opened(proxy.url)
+        proxy.lose_reply_to(self.create_mark)
+        shaky.create(1)
+        assert proxy.faults == 1
+        assert sink.apply(1, writes(upsert("1", 5, {"a": 1}))) == Applied(written=1)
+
     # -- the checkpoint -----------------------------------------------------------------------------------------
 
     def test_a_new_generation_has_no_checkpoint(self, sink: Sink, generation: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -58,6 +58,9 @@ class StoreCase:
     apply_mark: bytes
     """Bytes that are in the request which writes, and in no other."""
     save_mark: bytes
+    create_mark: bytes
+    promote_mark: bytes
+    drop_mark: bytes
     refusal: str
     """The reason given for what `refusable` makes."""
 
@@ -81,6 +84,18 @@ class StoreCase:
         """Arrange that the store refuses an upsert of this key for good; the document to write, with SECRET in it."""
         raise NotImplementedError
 
+    def canonical(self, document: str) -> str:
+        """As much of a document's text as the store gives back: all of it."""
+        return document
+
+    def kept(self, items: Iterable[Write]) -> list[Write]:
+        """These writes as the store gives them back, in order of their keys."""
+        return sorted((key, version, self.canonical(text or "")) for key, version, text in items)
+
+    def scanned(self, sink: Sink, generation: int) -> list[Write]:
+        """All that a scan gives, in order of the keys."""
+        return self.kept(row for batch in sink.scan(generation) for row in rows(batch))
+
     # -- how to open one ----------------------------------------------------------------------------------------
 
     @pytest.fixture
@@ -99,7 +114,7 @@ class StoreCase:
 
         yield open_one
         last = open_one()
-        for generation in (1, 2):
+        for generation in (1, 2, 3):
             last.drop(generation)
         for sink in made:
             sink.close()

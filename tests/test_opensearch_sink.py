@@ -3,61 +3,27 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pytest
-import urllib3
 
+import sinks._retry
 from driftless.errors import SinkMisconfigured, SinkUnavailable
-from driftless.sink import Applied, Rejected, Sink, SinkContext
+from driftless.sink import Applied, Sink, SinkContext
 from sinks import open_sink
 from sinks._opensearch_bulk import bulk_body
 from sinks._opensearch_server import Server
 from sinks.opensearch import OpenSearchSink
+from tests.opensearch_case import OpenSearchRefusals, ask
 from tests.sink_suite import SinkSuite
 from tests.store_case import Opener, delete, rows, stored, upsert, writes
 
 pytestmark = pytest.mark.server
 
 
-def ask(url: str, method: str, path: str, body: object = None) -> tuple[int, Any]:
-    """A plain request, as another client of the server would make it."""
-    answer = urllib3.request(
-        method,
-        url.rstrip("/") + path,
-        body=None if body is None else orjson.dumps(body),
-        headers={"content-type": "application/json"},
-    )
-    return answer.status, orjson.loads(answer.data)
-
-
-class TestOpenSearchSink(SinkSuite):
-    kind = "opensearch"
-    apply_mark = b"/_bulk"
-    save_mark = b"PUT /.driftless"
-    refusal = "mapper_parsing_exception: failed to parse field [n] of type [long]; illegal_argument_exception"
-
-    @pytest.fixture
-    def store_url(self, opensearch_url: str) -> str:
-        return opensearch_url
-
-    def config(self, url: str, name: str) -> dict[str, Any]:
-        return {"url": url, "index": name}
-
-    def as_reader(self, url: str, name: str, key: str) -> str | None:
-        answer = urllib3.request("GET", f"{url.rstrip('/')}/{name}/_source/{key}")
-        return answer.data.decode() if answer.status == 200 else None
-
-    def refusable(self, url: str, name: str, key: str) -> str:  # noqa: ARG002
-        for setting in (f"/{name}-1/_close", f"/{name}-1/_open"):
-            if setting.endswith("_open"):
-                ask(url, "PUT", f"/{name}-1/_settings", {"index.mapping.ignore_malformed": False})
-            ask(url, "POST", setting)
-        ask(url, "PUT", f"/{name}-1/_mapping", {"properties": {"n": {"type": "long"}}})
-        return '{"n":"SECRET"}'
-
+class TestOpenSearchSink(OpenSearchRefusals, SinkSuite):
     # -- the place ----------------------------------------------------------------------------------------------
 
     def test_an_index_deleted_under_a_running_follower_is_loud_and_not_made_anew(
@@ -143,6 +109,25 @@ class TestOpenSearchSink(SinkSuite):
             sink.promote(generation)
         ask(store_url, "DELETE", f"/other-{name}")
 
+    def test_of_two_that_promote_at_once_the_later_one_is_right(
+        self, opened: Opener, sink: Sink, store_url: str, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for n in (1, 2, 3):
+            sink.create(n)
+        sink.promote(1)
+        call, other = Server.call, opened()
+
+        def overtaken(self: Server, method: str, path: str, *rest: Any, **more: Any) -> tuple[int, str]:
+            if path == "/_aliases":
+                monkeypatch.setattr(Server, "call", call)
+                other.promote(2)
+            return call(self, method, path, *rest, **more)
+
+        monkeypatch.setattr(Server, "call", overtaken)
+        sink.promote(3)
+        assert sink.promoted() == 3
+        assert list(ask(store_url, "GET", f"/_alias/{name}")[1]) == [f"{name}-3"]
+
     def test_settings_and_mapping_are_the_operators(self, opened: Opener, store_url: str, name: str) -> None:
         mapping = {"dynamic": "strict", "properties": {"n": {"type": "long"}}}
         opened(settings={"index": {"number_of_shards": 3}, "refresh_interval": "7s"}, mapping=mapping).create(1)
@@ -158,75 +143,7 @@ class TestOpenSearchSink(SinkSuite):
         with pytest.raises(SinkMisconfigured, match=r"No handler for type \[lnog\]"):
             opened(mapping={"properties": {"n": {"type": "lnog"}}}).create(1)
 
-    # -- documents ----------------------------------------------------------------------------------------------
-
-    def test_without_a_mapping_no_document_is_refused_for_a_guessed_type(self, sink: Sink, generation: int) -> None:
-        documents = [
-            '{"v":1}',
-            '{"v":1.5}',
-            '{"v":"2024-01-01"}',
-            '{"v":"NaN"}',
-            f'{{"v":{"9" * 40}}}',
-            '{"v":{"a":1}}',
-        ]
-        batch = writes(*(upsert(str(n), 1, document) for n, document in enumerate(documents)))
-        assert sink.apply(generation, batch) == Applied(written=len(documents))
-        assert [text for _, _, text in rows(sink.read(generation, [str(n) for n in range(6)]))] == documents
-
-    def test_keys_the_server_cannot_take_are_rejected_one_by_one(self, sink: Sink, generation: int) -> None:
-        long, longest = "é" * 257, "é" * 256
-        batch = writes(upsert(long, 1, {}), upsert("", 2, {}), upsert(longest, 3, {}), delete(long, 4))
-        too_long = "the key's text is longer than the 512 bytes an `_id` may have"
-        assert sink.apply(generation, batch) == Applied(
-            written=1,
-            rejected=(
-                Rejected(long, 1, too_long),
-                Rejected(long, 4, too_long),
-                Rejected("", 2, "illegal_argument_exception: if _id is specified it must not be empty"),
-            ),
-        )
-        assert stored(sink, generation, longest, long, "") == {longest: (3, {})}
-
-    def test_what_is_not_json_cannot_break_out_of_its_document(self, sink: Sink, generation: int) -> None:
-        evil = '{"a":1}\n{"delete":{"_id":"victim","version":99,"version_type":"external"}}\n'
-        sink.apply(generation, writes(upsert("victim", 1, {"safe": True})))
-        extra = "illegal_argument_exception: Malformed content, found extra data after parsing"
-        why = f"mapper_parsing_exception; {extra}"
-        applied = sink.apply(generation, writes(upsert("evil", 1, evil), upsert("2", 1, {})))
-        assert applied == Applied(written=1, rejected=(Rejected("evil", 1, why),))
-        assert stored(sink, generation, "victim") == {"victim": (1, {"safe": True})}
-
-    @pytest.mark.parametrize(
-        ("document", "reason"),
-        [
-            ("", "mapper_parsing_exception: failed to parse, document is empty"),
-            ("[1]", "mapper_parsing_exception; not_x_content_exception"),
-            ('{"a":1,"a":2}', "mapper_parsing_exception; json_parse_exception: Duplicate field"),
-            (
-                '{"":"SECRET"}',
-                "mapper_parsing_exception; illegal_argument_exception: field name cannot be an empty string",
-            ),
-            (
-                '{"a":' * 30 + '"SECRET"' + "}" * 30,
-                "mapper_parsing_exception; parse_exception: "
-                "The depth of the field has exceeded the allowed limit of [20]",
-            ),
-            (
-                '{"a":[true,"SECRET"]}',
-                "illegal_argument_exception: mapper [a] cannot be changed from type [boolean] to [text]",
-            ),
-            (
-                "{" + ",".join(f'"f{n}":"SECRET"' for n in range(1001)) + "}",
-                "illegal_argument_exception: Limit of total fields [1000] has been exceeded",
-            ),
-        ],
-        ids=["empty", "array", "duplicate", "no name", "deep", "mixed", "wide"],
-    )
-    def test_reasons_name_the_problem_and_no_value(
-        self, sink: Sink, generation: int, document: str, reason: str
-    ) -> None:
-        applied = sink.apply(generation, writes(upsert("1", 1, document), upsert("2", 1, {})))
-        assert applied == Applied(written=1, rejected=(Rejected("1", 1, reason),))
+    # -- documents -----------------------------------------------------------------------------------------------------
 
     def test_scan_covers_every_shard_once(self, opened: Opener) -> None:
         sink = opened(settings={"number_of_shards": 3})
@@ -281,6 +198,37 @@ class TestOpenSearchSink(SinkSuite):
         assert ended.is_set()
         failed.set()
 
+    def test_a_server_that_is_short_of_memory_is_asked_again(
+        self, opened: Opener, sink: Sink, generation: int, store_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def allow(size: str | None) -> None:
+            ask(
+                store_url, "PUT", "/_cluster/settings", {"transient": {"network.breaker.inflight_requests.limit": size}}
+            )
+
+        failed_twice, real = threading.Event(), sinks._retry.pause
+
+        def pause(tries: int) -> float:
+            if tries:
+                failed_twice.set()
+            return real(tries)
+
+        monkeypatch.setattr(sinks._retry, "pause", pause)
+        batch = writes(*(upsert(str(n), 1, {"text": "x" * 100}) for n in range(100)))
+        allow("2kb")
+        try:
+            with pytest.raises(SinkUnavailable, match=r"429 circuit_breaking_exception; gave up after 0 s"):
+                opened(retry_seconds=0).apply(generation, batch)
+            failed_twice.clear()
+            with ThreadPoolExecutor(1) as background:
+                applied = background.submit(sink.apply, generation, batch)
+                assert failed_twice.wait(30), "the write was not tried again within 30 s"
+                allow(None)
+                assert applied.result(60) == Applied(written=100)
+        finally:
+            allow(None)
+        assert sink.count(generation) == 100
+
     def test_a_block_on_the_index_stops_the_follower(
         self, sink: Sink, generation: int, store_url: str, name: str
     ) -> None:
@@ -291,21 +239,6 @@ class TestOpenSearchSink(SinkSuite):
             sink.apply(generation, writes(upsert("1", 1, {})))
         assert "block" in raised.value.hint
         ask(store_url, "PUT", f"/{name}-1/_settings", {"index.blocks.write": False})
-
-    def test_a_request_larger_than_a_gateway_takes_is_cut_in_two(
-        self, sink: Sink, generation: int, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        once = Server.once
-
-        def narrow(self: Any, method: str, path: str, body: bytes | None, **rest: Any) -> tuple[int, str]:
-            if "_bulk" in path and len(body or b"") > 300:
-                return 413, "Request Entity Too Large"
-            return once(self, method, path, body, **rest)
-
-        monkeypatch.setattr(Server, "once", narrow)
-        batch = writes(*(upsert(str(n), 1, {"n": n}) for n in range(9)), upsert("large", 1, {"a": "x" * 300}))
-        why = "the document is larger than the server takes"
-        assert sink.apply(generation, batch) == Applied(written=9, rejected=(Rejected("large", 1, why),))
 
     def test_a_write_held_up_on_its_way_comes_too_late(
         self, opened: Opener, sink: Sink, generation: int, proxy: Any

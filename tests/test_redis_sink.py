@@ -5,50 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import redis
 from redis.crc import key_slot
 
-from driftless.errors import SinkMisconfigured, SinkUnavailable
+from driftless.errors import SinkMisconfigured
 from driftless.sink import Applied, Rejected, Sink, SinkContext
 from sinks import HORIZON_SECONDS, open_sink
-from sinks._redis_wire import Server
+from tests.redis_case import RedisFull
 from tests.sink_suite import SinkSuite
-from tests.store_case import Opener, delete, rows, stored, upsert, writes
+from tests.store_case import Opener, delete, rows, upsert, writes
 
 pytestmark = pytest.mark.server
 
-DATABASE = 9
-"""One of our own, so that it can be flushed."""
 
-
-class TestRedisSink(SinkSuite):
-    kind = "redis"
-    apply_mark = b"EVALSHA"
-    save_mark = b"EVALSHA"
-    refusal = "WRONGTYPE: the name is held by something that is not a document"
-
-    @pytest.fixture
-    def store_url(self, redis_url: str) -> str:
-        return f"{redis_url.rstrip('/').removesuffix('/0')}/{DATABASE}"
-
-    @pytest.fixture
-    def plain(self, store_url: str) -> Any:
-        return redis.Redis.from_url(store_url, decode_responses=True)
-
-    def config(self, url: str, name: str) -> dict[str, Any]:
-        return {"url": url, "key": f"{name}:{{id}}"}
-
-    def composite(self, name: str) -> dict[str, Any]:
-        return {"key": f"{name}:{{a}}-{{b}}"}
-
-    def as_reader(self, url: str, name: str, key: str) -> str | None:
-        found: Any = redis.Redis.from_url(url).get(f"{name}:{key}")
-        return None if found is None else found.decode()
-
-    def refusable(self, url: str, name: str, key: str) -> str:
-        redis.Redis.from_url(url).lpush(f"{name}:{key}", "somebody's list")
-        return '{"n":"SECRET"}'
-
+class TestRedisSink(RedisFull, SinkSuite):
     # -- names --------------------------------------------------------------------------------------------------
 
     def test_a_documents_version_is_in_its_slot_in_every_generation(self, sink: Sink, plain: Any, name: str) -> None:
@@ -94,6 +63,14 @@ class TestRedisSink(SinkSuite):
         assert sink.apply(generation, writes(delete("a:b", 1))) == Applied(written=1)
         assert plain.get(f"{name}:a%3Ab") is None
 
+    def test_two_followers_cannot_have_the_same_names(self, sink: Sink, store_url: str, name: str) -> None:
+        sink.create(1)
+        for key in (f"{name}:{{id}}", f"{name}{{id}}", f"{name}:more:{{id}}"):
+            other = open_sink("redis", {"url": store_url, "key": key}, SinkContext("suite", f"other-{name}", ("id",)))
+            with pytest.raises(SinkMisconfigured, match=f"those of another follower, `driftless:suite:{name}`"):
+                other.create(1)
+            other.close()
+
     # -- servers that forget ------------------------------------------------------------------------------------
 
     def test_a_server_that_lost_its_data_takes_writes_and_denies_the_checkpoint(
@@ -126,93 +103,7 @@ class TestRedisSink(SinkSuite):
             zombie.apply(generation, writes(upsert("1", 2, {})))
         assert rows(sink.read(generation, ["1"])) == []
 
-    # -- switching ----------------------------------------------------------------------------------------------
-
-    @pytest.mark.parametrize("back", [False, True])
-    @pytest.mark.parametrize("crash_at", [0, 1, 2, 4, 6])
-    def test_a_switch_that_crashed_is_finished_or_turned_back_by_the_next(
-        self,
-        opened: Opener,
-        sink: Sink,
-        plain: Any,
-        name: str,
-        monkeypatch: pytest.MonkeyPatch,
-        crash_at: int,
-        back: bool,
-    ) -> None:
-        keys = {1: range(0, 600), 2: range(300, 900)}
-        for n in (1, 2):
-            sink.create(n)
-            sink.apply(n, writes(*(upsert(str(key), 5, {"of": n}) for key in keys[n])))
-        sink.promote(1)
-        writer = opened(retry_seconds=0)
-        writer.apply(1, writes(upsert("0", 4, {})))
-        run = Server.run
-        calls: list[tuple[Any, ...]] = []
-
-        def crash(self: Server, *args: Any) -> Any:
-            calls.append(args)
-            if len(calls) == crash_at + 2:
-                raise KeyboardInterrupt
-            return run(self, *args)
-
-        monkeypatch.setattr(Server, "run", crash)
-        with pytest.raises(KeyboardInterrupt):
-            sink.promote(2)
-        monkeypatch.setattr(Server, "run", run)
-        for held_off in (writer, opened(retry_seconds=0)):
-            with pytest.raises(SinkUnavailable, match="switch"):
-                held_off.apply(1, writes(upsert("0", 6, {})))
-        wanted, other = (1, 2) if back else (2, 1)
-        opened().promote(wanted)
-        assert sink.promoted() == wanted
-        names = plain.keys(f"{name}:*")
-        assert sorted(names) == sorted(f"{name}:{key}" for key in keys[wanted])
-        assert set(plain.mget(names)) == {f'{{"of": {wanted}}}'}
-        for n in (wanted, other):
-            found = [row for batch in sink.scan(n) for row in rows(batch)]
-            assert sorted(found) == sorted(upsert(str(key), 5, {"of": n}) for key in keys[n])
-            assert sink.count(n) == 600
-
-    def test_what_the_promoted_generation_deleted_is_gone_whoever_put_it_there(
-        self, sink: Sink, generation: int, store_url: str, name: str, plain: Any
-    ) -> None:
-        sink.promote(generation)
-        sink.create(2)
-        sink.apply(2, writes(delete("1", 5)))
-        plain.set(f"{name}:1", '{"not":"ours"}')
-        sink.promote(2)
-        assert self.as_reader(store_url, name, "1") is None
-
-    def test_a_generation_that_was_never_made_cannot_be_promoted(self, sink: Sink) -> None:
-        sink.create(1)
-        with pytest.raises(SinkMisconfigured, match="Generation 2 cannot be promoted: GENERATION missing"):
-            sink.promote(2)
-        assert sink.promoted() is None
-
-    def test_two_followers_cannot_have_the_same_names(self, sink: Sink, store_url: str, name: str) -> None:
-        sink.create(1)
-        for key in (f"{name}:{{id}}", f"{name}{{id}}", f"{name}:more:{{id}}"):
-            other = open_sink("redis", {"url": store_url, "key": key}, SinkContext("suite", f"other-{name}", ("id",)))
-            with pytest.raises(SinkMisconfigured, match=f"those of another follower, `driftless:suite:{name}`"):
-                other.create(1)
-            other.close()
-
     # -- servers that refuse ------------------------------------------------------------------------------------
-
-    def test_a_full_server_holds_the_writer_back(self, opened: Opener, sink: Sink, generation: int, plain: Any) -> None:
-        sink.apply(generation, writes(upsert("1", 1, {})))
-        plain.config_set("maxmemory", 1)
-        try:
-            hasty = opened(retry_seconds=0.3)
-            with pytest.raises(SinkUnavailable, match=r"Redis is full \(maxmemory\); gave up after 0.3 s"):
-                hasty.apply(generation, writes(upsert("1", 2, {}), upsert("2", 2, {})))
-            assert stored(sink, generation, "1", "2") == {"1": (1, {})}
-            assert hasty.apply(generation, writes(delete("1", 3))) == Applied(written=1)
-        finally:
-            plain.config_set("maxmemory", 0)
-        assert sink.apply(generation, writes(upsert("1", 2, {}), upsert("2", 2, {}))) == Applied(1, 1)
-        assert sink.count(generation) == 1
 
     @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
     def test_a_server_that_evicts_is_refused(self, sink: Sink, plain: Any, policy: str) -> None:

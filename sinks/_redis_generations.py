@@ -1,0 +1,165 @@
+"""The generations of a Redis follower: making them, putting one under the readers' names, and dropping them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from driftless.errors import SinkMisconfigured, SinkUnavailable
+from driftless.sink import Progress, SinkContext
+from sinks import HORIZON_SECONDS
+from sinks._redis_names import CLAIMS, Names, Template
+from sinks._redis_room import require_room
+from sinks._redis_wire import Refused, Script, Server
+from sinks._retry import attempts
+
+_STATE, _SWITCH, _REMOVE, _COUNT = map(Script, ("state.lua", "switch.lua", "remove.lua", "count.lua"))
+# Names in one call: a few milliseconds of the server's time.
+_PAGE = 250
+
+
+class Generations:
+    """One generation is under the readers' names, the others under shadow names in the same slots.
+
+    What takes many calls, a switch or a drop, is first written down in the follower's hash. Killed anywhere, it is
+    finished by whatever is next asked of the generations, here or in another process; two at once do no harm.
+    """
+
+    def __init__(self, server: Server, names: Names, template: Template, context: SinkContext) -> None:
+        self._server = server
+        self._names = names
+        self._start = template.prefix
+        self._context = context
+
+    def place(self, generation: int) -> int | None:
+        """None for the generation under the readers' names, else its number: what `Names` takes."""
+        return None if self._server.ask(self.live) == generation else generation
+
+    def live(self, client: Any) -> int | None:
+        """The generation under the readers' names. To be called inside `Server.ask` or `Server.once`."""
+        live, switching = client.hmget(self._names.follower, "live", "switching")
+        if switching:
+            raise SinkUnavailable(f"`{self._context.follower}` is being switched to generation {int(switching)}")
+        return None if live is None else int(live)
+
+    def create(self, generation: int) -> None:
+        """Also finds out whether a copy beside the one that readers have fits into memory, before it is begun."""
+        self._settle()
+        self._claim()
+        if not self._server.call("EXISTS", self._names.generation(generation)):
+            live = self._server.call("HGET", self._names.follower, "live")
+            if live is not None and int(live) != generation:
+                require_room(self._server, self._names, generation, self.count(int(live)), self._context.follower)
+        self._state("create", generation, self._start)
+
+    def promote(self, generation: int, progress: Progress) -> None:
+        """Put a generation under the readers' names, in slices; what was there goes on under shadow names.
+
+        Each document is switched in one step with its version. Between the first and the last slice readers see some
+        documents of each generation, and neither takes writes: the followers wait, and catch up.
+        """
+        for _ in attempts(self._server.retry_seconds):
+            self._settle()
+            try:
+                leaving = int(self._state("begin", generation))
+            except Refused as refused:
+                if "switching" in str(refused):  # to another one, begun since we looked
+                    continue
+                raise SinkMisconfigured(
+                    f"Generation {generation} of `{self._context.follower}` cannot be promoted: there is none",
+                    hint="Build it first, with `driftless rebuild`.",
+                ) from refused
+            if leaving != generation:
+                self._switch(leaving, generation, progress)
+            return
+        raise SinkUnavailable(f"`{self._context.follower}` is being switched to another generation, again and again")
+
+    def promoted(self) -> int | None:
+        found = self._server.call("HGET", self._names.follower, "promoted")
+        return None if found is None else int(found)
+
+    def drop(self, generation: int) -> None:
+        """In pages. Writers are held off first."""
+        for _ in attempts(self._server.retry_seconds):
+            self._settle()
+            try:
+                where = self._state("drop", generation, str(HORIZON_SECONDS))
+            except Refused:  # a switch was begun since we looked
+                continue
+            self._remove(generation, None if where == b"live" else generation)
+            return
+        raise SinkUnavailable(f"`{self._context.follower}` is being switched; generation {generation} stays meanwhile")
+
+    def revive(self, generation: int) -> None:
+        """Make a generation again of which the server knows nothing; raise where it was dropped on purpose."""
+        if self._server.call("EXISTS", self._names.dropped(generation)):
+            raise SinkMisconfigured(
+                f"Generation {generation} of `{self._context.follower}` was dropped",
+                hint="Another runner dropped it while this one still wrote to it: stop this one.",
+            )
+        self.create(generation)  # the server lost its data: `save` will say so
+
+    def count(self, generation: int) -> int:
+        """One look at counters that every write keeps up; it does not see what others put or deleted.
+
+        Documents that expire are counted by the second in which they do, so nobody need look at them again.
+        """
+        return int(self._server.run(_COUNT, [self._names.generation(generation)], []))
+
+    def _state(self, what: str, generation: int, *more: str) -> Any:
+        keys = [self._names.follower, self._names.generation(generation), self._names.dropped(generation), CLAIMS]
+        return self._server.run(_STATE, keys, [what, str(generation), *more])
+
+    def _settle(self) -> None:
+        """Finish what a process that was killed had begun."""
+        state = self._server.call("HGETALL", self._names.follower)
+        if begun := state.get(b"switching"):
+            self._switch(int(state.get(b"live", 0)), int(begun), lambda _: None)
+        for name, where in state.items():
+            if name.startswith(b"dropping:"):
+                generation = int(name.partition(b":")[2])
+                self._remove(generation, None if where == b"live" else generation)
+
+    def _claim(self) -> None:
+        """Two followers that wrote the same names would undo each other's work for ever."""
+        mine = self._start
+        for name, owner in self._server.call("HGETALL", CLAIMS).items():
+            start, follower = name.decode(), owner.decode()
+            if follower != self._names.follower and (start.startswith(mine) or mine.startswith(start)):
+                raise SinkMisconfigured(
+                    f"Names that start with `{mine}` would meet those of another follower, `{follower}`, `{start}`",
+                    hint="Give each follower a `key` with a start of its own, or another database of the server.",
+                )
+        self._server.call("HSET", CLAIMS, mine, self._names.follower)
+
+    def _switch(self, leaving: int, coming: int, progress: Progress) -> None:
+        """Go through a switch that has been begun, from the start: what was switched before is not touched again."""
+        done = 0
+        try:
+            # First what the new generation has, then what only the old one had.
+            for place in (coming, None):
+                before, after = self._names.version(place)
+                for page in self._server.scan(before, page=_PAGE):
+                    found = [name[len(before) : -len(after)] for name in page]
+                    six = self._six(found, leaving, coming)
+                    done += self._server.run(_SWITCH, [self._names.follower, *six], [str(coming)])
+                    progress(done)
+        except Refused as refused:
+            live, switching = self._server.call("HMGET", self._names.follower, "live", "switching")
+            if switching is None and live is not None and int(live) == coming:
+                return  # another process went through the same switch, and finished it
+            raise SinkUnavailable(f"`{self._context.follower}` was switched by another process meanwhile") from refused
+        self._state("finish", coming)
+
+    def _six(self, found: list[str], leaving: int, coming: int) -> list[str]:
+        names = self._names
+        around = [pair for place in (None, leaving, coming) for pair in (names.document(place), names.version(place))]
+        return [f"{before}{name}{after}" for name in found for before, after in around]
+
+    def _remove(self, generation: int, place: int | None) -> None:
+        before, after = self._names.version(place)
+        around = self._names.document(place)
+        for page in self._server.scan(before, page=_PAGE):
+            documents = [around[0] + name[len(before) : -len(after)] + around[1] for name in page]
+            if not self._server.run(_REMOVE, [self._names.follower, *page, *documents], [str(generation)]):
+                return  # another process finished the drop; what is there now is new
+        self._state("dropped", generation)

@@ -24,7 +24,7 @@ from jobs.apply import LogSource, SinkSpec
 from jobs.decode import writes_sql
 from jobs.follow import Follow, Job, Progress, kafka_options
 from jobs.frontier import FrontierReader
-from jobs.spark import session
+from jobs.spark import cancel, session, stop
 from sinks import config_model
 
 _log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class Runner:
             frontiers.stop()
         finally:
             if spark is not None:
-                spark.stop()
+                stop(spark)
         errors = [p.error for p in self.progress if p.error is not None]
         if errors:
             raise errors[0]
@@ -159,7 +159,7 @@ class Runner:
             r.thread.join(max(0.0, deadline - time.monotonic()))
         for r in running:
             if r.thread.is_alive():
-                spark.sparkContext.cancelJobGroup(r.follow.job.follower)
+                cancel(spark, r.follow.job.follower)
                 r.thread.join(5.0)
 
     def _report(self, r: _Running) -> None:

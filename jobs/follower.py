@@ -26,6 +26,7 @@ from jobs.decode import writes_sql
 from jobs.follow import Follow
 from jobs.frontier import FrontierReader, Pending
 from jobs.held import Quarantine
+from jobs.spark import cancel
 from jobs.standing import Job, Progress
 from jobs.tail import Tail
 from sinks import config_model
@@ -137,7 +138,7 @@ class Follower:
         """End Spark's work for generations that have not stopped: it will be done again."""
         for r in self._running.values():
             if r.thread.is_alive():
-                self._shared.spark.sparkContext.cancelJobGroup(r.follow.group)
+                cancel(self._shared.spark, r.follow.group)
                 r.thread.join(5.0)
 
     def release(self) -> None:
@@ -245,7 +246,7 @@ class Follower:
         r.thread.join(1.0)
         if r.thread.is_alive():
             # The lease must not run out meanwhile.
-            self._shared.spark.sparkContext.cancelJobGroup(r.follow.group)
+            cancel(self._shared.spark, r.follow.group)
             r.thread.join(5.0)
         self._shared.frontiers.leave(r.pending)
 

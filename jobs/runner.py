@@ -22,7 +22,7 @@ from driftless.request import ControlReader
 from driftless.table import Table
 from jobs.follower import Follower, Shared
 from jobs.frontier import FrontierReader
-from jobs.spark import session
+from jobs.spark import session, stop
 from jobs.standing import Progress
 from jobs.tail import Tail
 
@@ -85,7 +85,7 @@ class Runner:
                         lease.release({})
             reader.close()
             if spark is not None:
-                spark.stop()
+                stop(spark)
         standing = [p for f in followers if not f.removed for p in f.progress]
         errors = [p.error for p in standing if p.error is not None]
         if errors:

@@ -7,9 +7,13 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
+
+from driftless.errors import ConfigError
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _JIT = "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=5000 -XX:Tier4CompileThreshold=40000"
@@ -19,36 +23,55 @@ ARROW_ROWS = 5_000
 """Rows of an Arrow batch on the executors: bounds the memory of a Python worker and the size of one write."""
 
 
+_GATEWAY = "PYSPARK_GATEWAY_PORT"
+_SOURCE = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+
+HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}
+"""Where a session of our own is; one that was submitted to a cluster is where spark-submit says."""
+
+SETTINGS = {
+    "spark.app.name": "driftless",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.speculation": "false",  # a second copy of a task would only write everything twice
+    "spark.scheduler.mode": "FAIR",  # one follower's bulk load must not hold back another's single change
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
+    # The second version of the Kafka source plans a batch 20 ms faster than the first (docs/benchmarks.md).
+    "spark.sql.sources.useV1SourceList": "",
+    # Our plans differ only in offsets and literals; there is nothing to adapt in one stage.
+    "spark.sql.adaptive.enabled": "false",
+    # A JSON number must come out as the text that went in.
+    "spark.sql.json.enableExactStringParsing": "true",
+    # A column may be called ${HOME}.
+    "spark.sql.variable.substitute": "false",
+    # A misread date must be an error, not null.
+    "spark.sql.ansi.enabled": "true",
+}
+
+
+def submitted() -> bool:
+    """Whether spark-submit started this process: then it says where to run, with which jars and how much memory."""
+    return _GATEWAY in os.environ
+
+
 def session(jars: Sequence[Path], *, master: str = "local[2]", memory: str = "1g") -> SparkSession:
-    """Start Spark in this process. `jars`: the Kafka source, which the Python package lacks."""
-    # Workers must run this interpreter: with another one they die at once ("worker exited unexpectedly").
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    settings = {
-        "spark.app.name": "driftless",
-        "spark.jars": ",".join(str(jar) for jar in jars),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC {_JIT} -Dlog4j2.configurationFile={_LOGGING.as_uri()}",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.speculation": "false",  # a second copy of a task would only write everything twice
-        "spark.scheduler.mode": "FAIR",  # one follower's bulk load must not hold back another's single change
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
-        # The second version of the Kafka source plans a batch 20 ms faster than the first (docs/benchmarks.md).
-        "spark.sql.sources.useV1SourceList": "",
-        # Our plans differ only in offsets and literals; there is nothing to adapt in one stage.
-        "spark.sql.adaptive.enabled": "false",
-        # A JSON number must come out as the text that went in.
-        "spark.sql.json.enableExactStringParsing": "true",
-        # A column may be called ${HOME}.
-        "spark.sql.variable.substitute": "false",
-        # A misread date must be an error, not null.
-        "spark.sql.ansi.enabled": "true",
-    }
-    builder = SparkSession.builder.master(master)
+    """Start Spark in this process, or join the cluster that spark-submit names.
+
+    `jars`: the Kafka source, which the Python package lacks. They, `master` and `memory` mean nothing where this
+    process was submitted.
+    """
+    settings = dict(SETTINGS)
+    builder = SparkSession.builder
+    if not submitted():
+        # Workers must run this interpreter: with another one they die at once ("worker exited unexpectedly").
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        builder = builder.master(master)
+        settings |= HERE
+        settings["spark.jars"] = ",".join(str(jar) for jar in jars)
+        settings["spark.driver.memory"] = memory
+        logging = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+        settings["spark.driver.extraJavaOptions"] = f"-XX:+UseSerialGC {_JIT} {logging}"
     for key, value in settings.items():
         builder = builder.config(key, value)
     interrupt = signal.getsignal(signal.SIGINT)
@@ -56,4 +79,19 @@ def session(jars: Sequence[Path], *, master: str = "local[2]", memory: str = "1g
     if threading.current_thread() is threading.main_thread():
         # Spark puts its own handler in place, which cancels every job; how to end is the caller's affair.
         signal.signal(signal.SIGINT, interrupt)
+    if submitted() and not spark._jvm.org.apache.spark.util.Utils.classIsLoadable(_SOURCE):  # type: ignore[union-attr]
+        spark.stop()
+        raise ConfigError("Spark was submitted without its Kafka source", hint="add `--jars $(python -m stack spark)`")
     return spark
+
+
+def cancel(spark: SparkSession, group: str) -> None:
+    """Cancel a group's jobs. A JVM that is gone, as when a whole process group is told to end, runs none."""
+    with suppress(Py4JError, OSError):
+        spark.sparkContext.cancelJobGroup(group)
+
+
+def stop(spark: SparkSession) -> None:
+    """End Spark, if it has not ended already."""
+    with suppress(Py4JError, OSError):
+        spark.stop()

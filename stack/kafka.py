@@ -28,6 +28,7 @@ _LEVELS = {
     "org.apache.kafka.common.config": "error",
 }
 
+HEAP = "768m"
 _MESSAGE_BYTES = 16 << 20
 
 
@@ -40,12 +41,9 @@ class Kafka(JavaServer):
     def confs(self) -> list[str]:
         return ["kafka"]
 
-    def prepare(self, report: Report) -> None:
-        data = self.site.make("data", "kafka")
-        folder = self.site.make("conf", "kafka")
-        logging_file = self.write(folder, "log4j2.properties", log4j2(_LEVELS))
+    def settings(self) -> dict[str, object]:
         broker, controller = self.site.address("kafka"), self.site.address("kafka-controller")
-        settings = {
+        return {
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.voters": f"1@{controller}",
@@ -53,7 +51,7 @@ class Kafka(JavaServer):
             "listeners": f"PLAINTEXT://{broker},CONTROLLER://{controller}",
             "advertised.listeners": f"PLAINTEXT://{broker}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "log.dirs": data,
+            "log.dirs": self.site.make("data", "kafka"),
             "auto.create.topics.enable": "false",
             "default.replication.factor": 1,
             "min.insync.replicas": 1,
@@ -75,7 +73,12 @@ class Kafka(JavaServer):
             "log.cleaner.enable": "true",
             "log.retention.check.interval.ms": 60000,
         }
-        config = self.write(folder, "server.properties", properties(settings))
+
+    def prepare(self, report: Report) -> None:
+        data = self.site.make("data", "kafka")
+        folder = self.site.make("conf", "kafka")
+        logging_file = self.write(folder, "log4j2.properties", log4j2(_LEVELS))
+        config = self.write(folder, "server.properties", properties(self.settings()))
         if not (data / "meta.properties").exists():
             report("kafka: formatting its folder")
             cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
@@ -84,7 +87,7 @@ class Kafka(JavaServer):
 
     def command(self) -> Sequence[str | Path]:
         folder = self.site.folder / "conf" / "kafka"
-        main = self.jvm("768m", "kafka.Kafka", logging=folder / "log4j2.properties")
+        main = self.jvm(HEAP, "kafka.Kafka", logging=folder / "log4j2.properties")
         return [*main, folder / "server.properties"]
 
     def ready(self) -> bool:

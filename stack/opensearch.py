@@ -11,7 +11,7 @@ from stack.home import Report
 from stack.ports import LOOPBACK
 from stack.server import JavaServer, http_answers
 
-_HEAP = "-Xms1g -Xmx1g"
+HEAP = "-Xms1g -Xmx1g"
 
 
 class OpenSearch(JavaServer):
@@ -38,10 +38,8 @@ class OpenSearch(JavaServer):
     def url(self) -> str:
         return f"http://{self.site.address('opensearch')}"
 
-    def prepare(self, report: Report) -> None:
-        tree = unpack.opensearch_tree(self.java.version, report)
-        folder = self.site.make("conf", "opensearch")
-        settings = {
+    def settings(self) -> dict[str, object]:
+        return {
             "cluster.name": f"driftless-{self.site.stack}",
             "node.name": "local",
             "network.host": LOOPBACK,
@@ -53,7 +51,12 @@ class OpenSearch(JavaServer):
             "cluster.routing.allocation.disk.threshold_enabled": "false",
             "action.auto_create_index": "false",
         }
-        self.write(folder, "opensearch.yml", "".join(f'{key}: "{value}"\n' for key, value in settings.items()))
+
+    def prepare(self, report: Report) -> None:
+        tree = unpack.opensearch_tree(self.java.version, report)
+        folder = self.site.make("conf", "opensearch")
+        lines = "".join(f'{key}: "{value}"\n' for key, value in self.settings().items())
+        self.write(folder, "opensearch.yml", lines)
         self.write(folder, "jvm.options", self._jvm_options(tree))
         self.write(folder, "log4j2.properties", (tree / "config" / "log4j2.properties").read_text(encoding="utf-8"))
 
@@ -65,7 +68,7 @@ class OpenSearch(JavaServer):
             "OPENSEARCH_JAVA_HOME": str(self.java.home),
             "OPENSEARCH_PATH_CONF": str(self.site.folder / "conf" / "opensearch"),
             "OPENSEARCH_TMPDIR": str(self.temporary()),
-            "OPENSEARCH_JAVA_OPTS": _HEAP,
+            "OPENSEARCH_JAVA_OPTS": HEAP,
         }
 
     def ready(self) -> bool:

@@ -17,6 +17,8 @@ from stack.home import Report, write_private
 from stack.ports import LOOPBACK
 from stack.server import Server
 
+# The built-in provider gives the same UTF-8 behaviour whatever locales the machine has.
+LOCALE = ("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
 _HBA = """\
 # type  database     user  address       method
 host    all          all   127.0.0.1/32  scram-sha-256
@@ -48,17 +50,12 @@ class Postgres(Server):
     def dsn(self) -> str:
         return f"postgresql://postgres:{self._password()}@{self.site.address('postgres')}/postgres"
 
-    def prepare(self, report: Report) -> None:
-        tree = unpack.postgres_tree(report)
-        self.site.make("data")
-        if not (self._data / "PG_VERSION").exists():
-            self._make_data(tree)
+    def settings(self) -> dict[str, object]:
         folder = self.site.make("conf", "postgres")
-        self.write(folder, "pg_hba.conf", _HBA)
-        settings = {
+        return {
             "data_directory": self._data,
             "hba_file": folder / "pg_hba.conf",
-            "ident_file": self.write(folder, "pg_ident.conf", ""),
+            "ident_file": folder / "pg_ident.conf",
             "listen_addresses": LOOPBACK,
             "port": self.site.ports["postgres"],
             "unix_socket_directories": "",
@@ -72,7 +69,16 @@ class Postgres(Server):
             "log_timezone": "UTC",
             "log_line_prefix": "%m [%p] %u@%d ",
         }
-        lines = "".join(f"{key} = '{value}'\n" for key, value in settings.items())
+
+    def prepare(self, report: Report) -> None:
+        tree = unpack.postgres_tree(report)
+        self.site.make("data")
+        if not (self._data / "PG_VERSION").exists():
+            self._make_data(tree)
+        folder = self.site.make("conf", "postgres")
+        self.write(folder, "pg_hba.conf", _HBA)
+        self.write(folder, "pg_ident.conf", "")
+        lines = "".join(f"{key} = '{value}'\n" for key, value in self.settings().items())
         self.write(folder, "postgresql.conf", lines)
         self._drop_stale_lock()
 
@@ -114,9 +120,7 @@ class Postgres(Server):
             "--username=postgres",
             f"--pwfile={password_file}",
         ]
-        # The built-in provider gives the same UTF-8 behaviour whatever locales the machine has.
-        command += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C"]
-        command += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        command += ["--auth=scram-sha-256", *LOCALE]
         self.run_once(command)
         password_file.unlink()
         partial.rename(self._data)

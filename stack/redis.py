@@ -25,21 +25,23 @@ class Redis(Server):
     def url(self) -> str:
         return f"redis://{self.site.address('redis')}/0"
 
+    def settings(self) -> dict[str, object]:
+        return {
+            "bind": LOOPBACK,
+            "port": self.site.ports["redis"],
+            "dir": self.site.make("data", "redis"),
+            "daemonize": "no",
+            "logfile": "",
+            "appendonly": "yes",
+            "appendfsync": "everysec",
+            "save": "",
+            "maxmemory-policy": "noeviction",
+        }
+
     def prepare(self, report: Report) -> None:
         unpack.redis_tree(report)
-        data = self.site.make("data", "redis")
-        settings = (
-            f"bind {LOOPBACK}",
-            f"port {self.site.ports['redis']}",
-            f'dir "{data}"',
-            "daemonize no",
-            'logfile ""',
-            "appendonly yes",
-            "appendfsync everysec",
-            'save ""',
-            "maxmemory-policy noeviction",
-        )
-        self.write(self.site.make("conf", "redis"), "redis.conf", "\n".join(settings) + "\n")
+        lines = "".join(f'{key} "{value}"\n' for key, value in self.settings().items())
+        self.write(self.site.make("conf", "redis"), "redis.conf", lines)
 
     def command(self) -> Sequence[str | Path]:
         program = unpack.redis_tree(lambda _: None) / "redis-server"

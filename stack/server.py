@@ -63,6 +63,10 @@ class Server:
     def check(self, written_by: str | None) -> None:
         """Refuse what cannot work, before anything is fetched. `written_by` is the version that wrote the data."""
 
+    def settings(self) -> dict[str, object]:
+        """What its configuration file says. docker-compose.yml says the same, and a test holds the two together."""
+        raise NotImplementedError
+
     def prepare(self, report: Report) -> None:
         """Unpack, configure, and make the data folder where there is none."""
         raise NotImplementedError
@@ -139,19 +143,26 @@ class JavaServer(Server):
         """The command of a Kafka process, up to the arguments of its main class."""
         return [
             self.java.program,
-            "-Xms256m",
-            f"-Xmx{heap}",
-            "-XX:+UseParallelGC",
-            "-XX:+ExitOnOutOfMemoryError",  # a server that limps on looks alive and does nothing
-            "-XX:+PerfDisableSharedMem",
-            "-Djava.awt.headless=true",
-            "-Dfile.encoding=UTF-8",
+            *jvm_options(heap),
             f"-Djava.io.tmpdir={self.temporary()}",
             f"-Dlog4j2.configurationFile={logging}",
             "-cp",
             f"{artifacts.conf_folder('kafka') / 'kafka'}/*",
             main,
         ]
+
+
+def jvm_options(heap: str) -> list[str]:
+    """How a Kafka process runs, wherever it does."""
+    return [
+        "-Xms256m",
+        f"-Xmx{heap}",
+        "-XX:+UseParallelGC",
+        "-XX:+ExitOnOutOfMemoryError",  # a server that limps on looks alive and does nothing
+        "-XX:+PerfDisableSharedMem",
+        "-Djava.awt.headless=true",
+        "-Dfile.encoding=UTF-8",
+    ]
 
 
 def failure(what: str, lines: str) -> StackError:

@@ -18,6 +18,9 @@ from driftless.errors import StackError
 from stack import artifacts
 from stack.home import Report, disk_errors, file_lock, make_folder, stack_home
 
+REDIS = "7.0.15"
+"""The server inside the jar, whose own version is another."""
+
 # Modules that the 2.x zip lacks: the plugin's class, and the module it extends.
 OPENSEARCH2_MODULES = {
     "analysis-common": ("org.opensearch.analysis.common.CommonAnalysisPlugin", "lang-painless"),
@@ -99,7 +102,7 @@ def _unpack_redis(files: Files, target: Path) -> None:
     system, _, machine = artifacts.platform_name().partition("-")
     wanted = f"{system}-{'arm64' if machine == 'arm64v8' else machine}"
     with zipfile.ZipFile(files["redis"][0]) as jar:
-        inner = next(n for n in jar.namelist() if n.startswith("redis-server-") and n.endswith(wanted))
+        inner = next(n for n in jar.namelist() if n == f"redis-server-{REDIS}-{wanted}")
         program = target / "redis-server"
         program.write_bytes(jar.read(inner))
     program.chmod(0o755)

@@ -55,13 +55,15 @@ class Result:
 class Job:
     """A command in the background, in a process group of its own. `told`: whether it was told to end."""
 
+    command = COMMAND
+
     def __init__(self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str], log: Path) -> None:
         self.log = log
         self.arguments = arguments
         self.told = False
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                [COMMAND, *arguments],
+                [self.command, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -155,7 +157,7 @@ class Machine:
             capture_output=True,
             text=True,
             cwd=self.folder,
-            env=self._environment(),
+            env=self.environ(),
             timeout=seconds,
             check=False,
         )
@@ -171,9 +173,9 @@ class Machine:
         """Start a command in the background."""
         self._started += 1
         log = self.folder / f"{arguments[0]}-{self._started}.log"
-        return Job(arguments, folder=self.folder, environment=self._environment(), log=log)
+        return Job(arguments, folder=self.folder, environment=self.environ(), log=log)
 
-    def _environment(self) -> dict[str, str]:
+    def environ(self) -> dict[str, str]:
         kept = {key: os.environ[key] for key in ("PATH", "JAVA_HOME", "LANG", "PYTHONPATH") if key in os.environ}
         # What was fetched is no state: without it, an empty home would fetch 180 MB again.
         home = {"HOME": str(self.folder / "home"), "DRIFTLESS_HOME": str(stack_home()), "COLUMNS": "200"}

@@ -23,13 +23,15 @@ def run(
     """Follow until stopped with Ctrl-C or SIGTERM. Several processes may share the followers between them."""
     from driftless.progress import show
     from jobs.runner import Runner
+    from jobs.spark import submitted
     from stack import fetch
 
     config = load(file)
     followers = chosen(config, names or [])
     say: Callable[[str], None] = lambda line: err.print(line, markup=False, soft_wrap=True)  # noqa: E731
     until_lsn = _position_to_reach(config, say) if until_caught_up else None
-    runner = Runner(config, followers, fetch(["spark"], say)["spark"], memory=memory)
+    jars = [] if submitted() else fetch(["spark"], say)["spark"]
+    runner = Runner(config, followers, jars, memory=memory)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: runner.stop.set())
     with show(runner.progress, err):

@@ -40,6 +40,8 @@ def session(jars: Sequence[Path], *, master: str = "local[2]", memory: str = "1g
         "spark.sql.adaptive.enabled": "false",
         # A JSON number must come out as the text that went in.
         "spark.sql.json.enableExactStringParsing": "true",
+        # `${...}` in a name or a text is meant as it stands; Spark would put a setting or nothing in its place.
+        "spark.sql.variable.substitute": "false",
         # A misread date must be an error, not null.
         "spark.sql.ansi.enabled": "true",
     }

@@ -8,6 +8,7 @@ import json
 from driftless.config import Config
 from driftless.table import Table
 from driftless.types import refusal
+from driftless.where import parse
 
 
 def view_fields(config: Config, view: str, table: Table) -> dict[str, str]:
@@ -19,7 +20,9 @@ def generation_definition(config: Config, follower: str, table: Table) -> dict[s
     """The fact that is registered for a generation. Where it is reached does not belong to it: a store may move."""
     entry = config.followers[follower]
     fields = view_fields(config, entry.view, table)
-    types = {name: [column.type, column.array] for name in fields.values() if (column := table.column(name))}
+    where = config.views[entry.view].where
+    read = [*fields.values(), *(sorted(parse(where).columns) if where else ())]
+    types = {name: [column.type, column.array] for name in read if (column := table.column(name))}
     sink = {key: value for key, value in entry.sink.items() if key not in ("url", "retry_seconds", "request_seconds")}
     built_from = {
         "view": entry.view,
@@ -29,6 +32,7 @@ def generation_definition(config: Config, follower: str, table: Table) -> dict[s
         "fields": fields,
         "types": types,
         "sink": sink,
+        **({"where": where} if where else {}),
     }
     digest = hashlib.sha256(json.dumps(built_from, sort_keys=True).encode()).hexdigest()[:16]
     return {"view": entry.view, "kind": entry.kind, "fields": fields, "fingerprint": digest}

@@ -20,11 +20,13 @@ from driftless.lease import Lease
 from driftless.registry import TopicLog
 from driftless.sink import SinkContext
 from driftless.table import Table
+from driftless.where import parse as parse_where
 from jobs.apply import LogSource, SinkSpec
 from jobs.decode import writes_sql
 from jobs.follow import Follow, Job, Progress, kafka_options
 from jobs.frontier import FrontierReader
 from jobs.spark import session
+from jobs.where import log_filter
 from sinks import config_model
 
 _log = logging.getLogger(__name__)
@@ -53,7 +55,8 @@ def make_job(config: Config, follower: str, state: State, kafka: Kafka) -> Job:
         config_model(entry.kind).model_validate(entry.sink).validate_for(context)
     except ValueError as exc:
         raise ConfigError(f"followers.{follower}.{entry.kind}: {exc}") from None
-    parse, shape = writes_sql(table, view_fields(config, entry.view, table), log)
+    where = None if view.where is None else log_filter(parse_where(view.where), table)
+    parse, shape = writes_sql(table, view_fields(config, entry.view, table), log, where)
     source = LogSource(log.topic, kafka_options(kafka.settings(), follower), tuple(parse), tuple(shape))
     retention = milliseconds(config.source.tables[view.root].retention) / 1000
     return Job(follower, entry.view, generation, log, source, SinkSpec(entry.kind, entry.sink, context), retention)

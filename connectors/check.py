@@ -16,6 +16,7 @@ from driftless.errors import SourceError
 from driftless.registry import TopicLog
 from driftless.table import Table
 from driftless.types import refusal
+from driftless.where import Where, parse
 from driftless.yamlfile import did_you_mean
 
 OLDEST = 140000
@@ -40,7 +41,7 @@ def check(config: Config, places: Places) -> list[Finding]:
         *_server(config, places.source),
         *_rights(config, places.source, tables),
         *_tables(config, places.source, tables),
-        *_views(config, tables),
+        *_views(config, places.source, tables),
         *_log(config, places),
     ]
 
@@ -98,11 +99,13 @@ def _columns(name: str, table: Table, whole: Table, exclude: tuple[str, ...]) ->
             yield Finding(f"{name}: the column {column_.name} {reason}; documents leave it out", fatal=False)
 
 
-def _views(config: Config, tables: dict[str, Table | None]) -> Iterator[Finding]:
+def _views(config: Config, source: Postgres, tables: dict[str, Table | None]) -> Iterator[Finding]:
     for name, view in config.views.items():
         table = tables.get(view.root)
         if table is not None:
             yield from _view(name, view, table)
+            if view.where is not None:
+                yield from _where(name, parse(view.where), table, config.source.tables[view.root].exclude, source)
 
 
 def _view(name: str, view: ViewConfig, table: Table) -> Iterator[Finding]:
@@ -116,6 +119,16 @@ def _view(name: str, view: ViewConfig, table: Table) -> Iterator[Finding]:
             yield Finding(f"views.{name}.columns: {table.full_name} has no column {column_name}{known}")
         elif (reason := refusal(column)) is not None:
             yield Finding(f"views.{name}.columns: {column_name} {reason}")
+
+
+def _where(name: str, where: Where, table: Table, excluded: tuple[str, ...], source: Postgres) -> Iterator[Finding]:
+    enums = [column.name for column in table.columns if column.kind == "e" and column.name in where.columns]
+    labels = {column: source.labels(table.full_name, column) for column in enums}
+    refusals = where.refusals(table, excluded=excluded, labels=labels)
+    for problem in refusals:
+        yield Finding(f"views.{name}.where: {problem}")
+    if not refusals and where.orders_text(table) and (encoding := source.encoding()) != "UTF8":
+        yield Finding(f"views.{name}.where: text has the order of UTF8 in the log; this database has {encoding}")
 
 
 def _log(config: Config, places: Places) -> Iterator[Finding]:

@@ -251,7 +251,7 @@ def _followers(config: Config, places: Places, tables: dict[str, Table], state: 
 
 def _changed(old: Generation, new: Generation) -> Iterator[str]:
     """In what two generations differ, in words."""
-    for what in ("view", "kind", "fields", "sink"):
+    for what in ("view", "kind", "fields", "where", "sink"):
         if getattr(old, what) != getattr(new, what):
             yield f"its {'store' if what == 'sink' else what} changed"
     before, after = ({c.name: (c.type, c.array) for c in g.table.columns} for g in (old, new))

@@ -147,6 +147,22 @@ class Postgres:
         columns = tuple(Column(*row) for row in rows if row[0] not in excluded)
         return Table(schema, name, columns, key, str(identity))
 
+    def labels(self, full_name: str, column: str) -> list[str]:
+        """The values of a column's enum, in their order."""
+        schema, name = split_name(full_name)
+        query = (
+            "select e.enumlabel::text from pg_enum e join pg_attribute a on a.atttypid = e.enumtypid "
+            "join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace "
+            "where n.nspname = %s and c.relname = %s and a.attname = %s order by e.enumsortorder"
+        )
+        with _answers(self.address):
+            return [row[0] for row in self._connection.execute(query.encode(), (schema, name, column)).fetchall()]
+
+    def encoding(self) -> str:
+        row = self._row("select getdatabaseencoding()::text")
+        assert row is not None
+        return str(row[0])
+
     def relations(self) -> dict[str, Relation]:
         """Everything in the database that an operator could take for a table, by full name."""
         with _answers(self.address):

@@ -11,12 +11,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from driftless.errors import ConfigError
 from driftless.table import join_name, split_name
+from driftless.where import WhereRefused, parse
 from driftless.yamlfile import Location, YamlFile, did_you_mean
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,47}")
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-NOT_YET = {"where", "one", "many", "through", "shards", "atomic"}
+NOT_YET = {"one", "many", "through", "shards", "atomic"}
 """Fields of the contract that this version does not build yet; naming them gets its own message."""
 
 
@@ -87,6 +88,7 @@ class ViewConfig(Model):
         default=None,
         description="Columns to show: a list, or a mapping {name in the document: column}. All if left out.",
     )
+    where: str | None = Field(default=None, description="Which rows of the root have a document (docs/where.md).")
 
     def fields(self, columns: tuple[str, ...]) -> dict[str, str]:
         """Name in the document -> column, given the columns that the table has."""
@@ -136,7 +138,7 @@ def load(path: Path, sinks: Mapping[str, type[BaseModel]]) -> Config:
             name: _follower(file, ("followers", name), entry, sinks, problems) for name, entry in followers.items()
         }
     _qualify(file, data, problems)
-    problems += _references(file, data)
+    problems += _references(file, data) + _conditions(file, data)
     config = None
     try:
         config = Config.model_validate(data)
@@ -222,6 +224,20 @@ def _references(file: YamlFile, data: dict[str, object]) -> list[str]:
             problems.append(
                 file.at(("followers", name, "view"), f"there is no view `{view}`{did_you_mean(view, views)}")
             )
+    return problems
+
+
+def _conditions(file: YamlFile, data: dict[str, object]) -> list[str]:
+    """What is wrong with each `where`, as far as it can be told without the table."""
+    problems = []
+    views = data.get("views")
+    for name, view in views.items() if isinstance(views, dict) else ():
+        text = view.get("where") if isinstance(view, dict) else None
+        if isinstance(text, str):
+            try:
+                parse(text)
+            except WhereRefused as exc:
+                problems += [file.at(("views", name, "where"), problem) for problem in exc.problems]
     return problems
 
 

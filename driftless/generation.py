@@ -12,6 +12,7 @@ from driftless.config import Config, FollowerConfig
 from driftless.control import State
 from driftless.table import Table
 from driftless.types import refusal
+from driftless.where import parse
 
 _ACCESS = {"url", "ca_certs", "retry_seconds", "request_seconds", "request_bytes", "request_documents", "connections"}
 """Settings that say how a store is reached, not what it holds: a generation moves with them."""
@@ -37,6 +38,7 @@ class Generation:
     kind: str
     fields: dict[str, str]
     sink: dict[str, Any]
+    where: str | None
     fingerprint: str
     by_itself: bool = True
     promoted_at: float | None = None
@@ -60,7 +62,8 @@ def define(config: Config, follower: str, table: Table, *, number: int = 1, by_i
     """The generation that the configuration and the table ask for."""
     entry = config.followers[follower]
     fields = view_fields(config, entry.view, table)
-    shown = {*fields.values(), *table.key}
+    where = config.views[entry.view].where
+    shown = {*fields.values(), *table.key, *(parse(where).columns if where else ())}
     table = replace(table, columns=tuple(column for column in table.columns if column.name in shown))
     sink = {key: value for key, value in entry.sink.items() if key not in _ACCESS}
     built_from = {
@@ -71,9 +74,10 @@ def define(config: Config, follower: str, table: Table, *, number: int = 1, by_i
         "fields": fields,
         "types": {column.name: [column.type, column.array] for column in table.columns},
         "sink": sink,
+        **({"where": where} if where else {}),
     }
     digest = hashlib.sha256(json.dumps(built_from, sort_keys=True).encode()).hexdigest()[:16]
-    return Generation(number, entry.view, table, entry.kind, fields, sink, digest, by_itself)
+    return Generation(number, entry.view, table, entry.kind, fields, sink, where, digest, by_itself)
 
 
 def generations(state: State, follower: str) -> dict[int, Generation]:

@@ -14,6 +14,8 @@ from driftless.registry import TopicLog
 from driftless.table import Column, Table
 from driftless.types import TypeRule, rule_of
 from driftless.version import OFFSET_BITS
+from jobs.sqltext import literal as _literal
+from jobs.sqltext import quote as _quote
 
 _BROKEN = "_broken".ljust(64, "_")
 """Where Spark puts the text of a record that does not fit its schema. Longer than the name of a column can be."""
@@ -27,13 +29,25 @@ class Value:
     json: bool
 
 
-def writes_sql(table: Table, fields: Mapping[str, str], log: TopicLog) -> tuple[list[str], list[str]]:
+@dataclass(frozen=True)
+class Filter:
+    """Which rows have a document: a condition on the fields of a decoded row, `r`, and the columns that it reads."""
+
+    sql: str
+    columns: frozenset[str]
+
+
+def writes_sql(
+    table: Table, fields: Mapping[str, str], log: TopicLog, where: Filter | None = None
+) -> tuple[list[str], list[str]]:
     """Two steps of `selectExpr` over Kafka's columns, ending in `key`, `version`, `document` (null: delete).
 
     A record that cannot be decoded, or whose key lacks a column, fails the batch with its topic, partition and
-    offset; it never becomes a document of nulls. `fields`: name in the document -> column.
+    offset; it never becomes a document of nulls. `fields`: name in the document -> column. A row of which `where` is
+    not true is a delete at its own version: the row before it may have had a document.
     """
-    wanted = [column for column in table.columns if column.name in set(fields.values())]
+    read = {*fields.values(), *(where.columns if where else ())}
+    wanted = [column for column in table.columns if column.name in read]
     keys = [_column(table, name) for name in table.key]
     parse = [
         f"from_json(CAST(key AS STRING), {_schema(keys)}) AS k",
@@ -49,6 +63,7 @@ def writes_sql(table: Table, fields: Mapping[str, str], log: TopicLog) -> tuple[
         "version",
         f"CASE WHEN gone THEN NULL WHEN r IS NULL OR r.{_BROKEN} IS NOT NULL "
         f"THEN raise_error(concat(place, ': the row cannot be decoded: the table may have changed')) "
+        f"{f'WHEN NOT coalesce({where.sql}, false) THEN NULL ' if where else ''}"
         f"ELSE {_document(table, fields)} END AS document",
     ]
     return parse, shape
@@ -66,14 +81,6 @@ def _rule(column: Column) -> TypeRule:
     if rule is None:
         raise ValueError(f"no rule for the type {column.type} of the column {column.name}")
     return rule
-
-
-def _quote(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _schema(columns: list[Column]) -> str:
@@ -200,12 +207,22 @@ _DATE_POSITIVE_INFINITY = -622_191_234
 
 def _moment(text: str, sql: str, scale: _Scale) -> str:
     """Postgres' spelling: infinity in words, no sign before large years, BC behind early ones."""
-    positive = f"{sql} > {scale.highest}" + (f" OR {sql} = {_DATE_POSITIVE_INFINITY}" if scale is _DAYS else "")
     return (
         f"CASE WHEN {sql} >= {scale.year_1} AND {sql} < {scale.year_10000} THEN {text} "
-        f"WHEN {positive} THEN 'infinity' WHEN {sql} < {scale.lowest} THEN '-infinity' "
+        f"WHEN {_forever(sql, scale)} THEN 'infinity' WHEN {sql} < {scale.lowest} THEN '-infinity' "
         f"WHEN {sql} >= {scale.year_10000} THEN substring({text}, 2) ELSE {_before_christ(text)} END"
     )
+
+
+def moment_order(form: str, sql: str) -> str:
+    """A date or timestamp of the log as a number that sorts as Postgres sorts them, infinity at the ends of a long."""
+    scale = _DAYS if form == "date" else _MICROS
+    last = (1 << 63) - 1
+    return f"CASE WHEN {_forever(sql, scale)} THEN {last}L WHEN {sql} < {scale.lowest} THEN -{last}L ELSE {sql} END"
+
+
+def _forever(sql: str, scale: _Scale) -> str:
+    return f"{sql} > {scale.highest}" + (f" OR {sql} = {_DATE_POSITIVE_INFINITY}" if scale is _DAYS else "")
 
 
 def _before_christ(text: str) -> str:

@@ -20,6 +20,7 @@ from driftless.quarantine import QuarantineLog
 from driftless.registry import TopicLog
 from driftless.request import requests
 from driftless.sink import SinkContext
+from driftless.where import parse as parse_where
 from jobs.answer import Answers
 from jobs.apply import LogSource, SinkSpec, kafka_options
 from jobs.decode import writes_sql
@@ -29,6 +30,7 @@ from jobs.held import Quarantine
 from jobs.spark import cancel
 from jobs.standing import Job, Progress
 from jobs.tail import Tail
+from jobs.where import log_filter
 from sinks import config_model
 
 _log = logging.getLogger(__name__)
@@ -51,7 +53,8 @@ def make_job(config: Config, follower: str, generation: Generation, state: State
         config_model(generation.kind).model_validate(settings).validate_for(context)
     except ValueError as exc:
         raise ConfigError(f"followers.{follower}.{generation.kind}: {exc}") from None
-    parse, shape = writes_sql(generation.table, generation.fields, log)
+    keep = None if generation.where is None else log_filter(parse_where(generation.where), generation.table)
+    parse, shape = writes_sql(generation.table, generation.fields, log, keep)
     source = LogSource(log.topic, kafka_options(kafka.settings(), follower), tuple(parse), tuple(shape))
     captured = config.source.tables.get(root)
     retention = milliseconds(captured.retention if captured else "7d") / 1000

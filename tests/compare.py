@@ -45,6 +45,7 @@ class View:
     """A view of one table: its key columns in key order, and name in the document -> column (None: all as they are).
 
     `relation`: schema and table, where `table` cannot be split at its dot.
+    `where`: SQL that says which rows have a document, as Postgres takes it.
     """
 
     name: str
@@ -52,6 +53,7 @@ class View:
     key: tuple[str, ...] = ("id",)
     fields: Mapping[str, str] | None = None
     relation: tuple[str, str] | None = None
+    where: str = "true"
 
     def document(self, row: dict[str, Any]) -> dict[str, Any]:
         return row if self.fields is None else {name: row[column] for name, column in self.fields.items()}
@@ -185,18 +187,19 @@ class Difference:
         return "\n  ".join([f"of {self.documents} documents: {counts}", *self.samples])
 
 
-def rows(connection: psycopg.Connection, *relation: str) -> list[dict[str, Any]]:
-    """Every row of a schema's table as `to_jsonb` gives it in UTC."""
+def rows(connection: psycopg.Connection, *relation: str, where: str = "true") -> list[dict[str, Any]]:
+    """Every row of a schema's table, or those of a condition, as `to_jsonb` gives it in UTC."""
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute("set local timezone to 'UTC'")
-        cursor.execute(sql.SQL("select to_jsonb(t)::text from {} t").format(sql.Identifier(*relation)))
+        query = sql.SQL("select to_jsonb(t)::text from {} t where {}")
+        cursor.execute(query.format(sql.Identifier(*relation), sql.SQL(where)))
         return [parse(text) for (text,) in cursor.fetchall()]
 
 
 def compare(connection: psycopg.Connection, view: View, store: Store) -> Difference:
     """Compare every document of a view. Meaningful once writes have stopped and the follower has applied them."""
     expected = {}
-    for row in rows(connection, *(view.relation or view.table.split("."))):
+    for row in rows(connection, *(view.relation or view.table.split(".")), where=view.where):
         expected[store.name(tuple(row[column] for column in view.key))] = view.document(row)
     found = store.documents()
     missing, extra = expected.keys() - found.keys(), found.keys() - expected.keys()

@@ -221,7 +221,8 @@ class Pipeline:
     def add(self, view: View, index: Mapping[str, Any] | None = None) -> None:
         """Put a view and its two followers into the configuration."""
         shown = {} if view.fields is None else {"columns": dict(view.fields)}
-        self.sync["views"][view.name] = {"root": view.table, **shown}
+        filtered = {} if view.where == "true" else {"where": view.where}
+        self.sync["views"][view.name] = {"root": view.table, **shown, **filtered}
         self.follow(f"{view.name}-search", view, {"opensearch": {**(index or {"mapping": {"dynamic": False}})}})
         self.follow(f"{view.name}-cache", view, {"redis": {}})
 

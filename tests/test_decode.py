@@ -68,6 +68,14 @@ def test_a_view_shows_what_it_names_under_its_own_names_and_keeps_nulls(spark: S
     ]
 
 
+def test_a_name_that_looks_like_a_setting_of_spark_is_a_name(spark: SparkSession) -> None:
+    name = "${spark.app.name} ${env:HOME} ${x}"
+    value = json.dumps({"id": 1, name: "y"}).encode()
+    assert decode(spark, table(ID, Column(name, "text")), [(b'{"id":1}', value, 0, 0)], {name: name}) == [
+        ("1", 1 << 48, {name: "y"})
+    ]
+
+
 def test_numbers_keep_every_digit(spark: SparkSession) -> None:
     t = table(
         ID, Column("n", "numeric"), Column("f", "float8"), Column("a", "numeric", array=True), Column("j", "jsonb")

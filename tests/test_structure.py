@@ -64,6 +64,7 @@ def test_an_import_the_wrong_way_is_found(tmp_path: Path) -> None:
         ("opensearchpy", {"sinks"}),
         ("redis", {"sinks", "stack"}),
         ("psycopg", {"connectors", "stack"}),
+        ("sqlglot", {"driftless"}),
     ],
 )
 def test_an_outside_system_has_one_door(library: str, door: set[str]) -> None:

@@ -50,7 +50,8 @@ def make_job(config: Config, follower: str, generation: Generation, state: State
     context = SinkContext(config.name, follower, generation.table.key)
     settings = generation.settings(entry)
     try:
-        config_model(generation.kind).model_validate(settings).validate_for(context)
+        store = config_model(generation.kind).model_validate(settings)
+        store.validate_for(context)
     except ValueError as exc:
         raise ConfigError(f"followers.{follower}.{generation.kind}: {exc}") from None
     keep = None if generation.where is None else log_filter(parse_where(generation.where), generation.table)
@@ -59,7 +60,8 @@ def make_job(config: Config, follower: str, generation: Generation, state: State
     captured = config.source.tables.get(root)
     retention = milliseconds(captured.retention if captured else "7d") / 1000
     spec = SinkSpec(generation.kind, settings, context)
-    return Job(follower, generation.view, generation.number, log, source, spec, retention, generation.number > 1)
+    checked = generation.number > 1 and not store.expires
+    return Job(follower, generation.view, generation.number, log, source, spec, retention, checked)
 
 
 @dataclass

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from driftless.generation import generation_definition
+from driftless.generation import define
 from driftless.table import Column, Table
 from driftless.where import WhereRefused, parse
 from tests.test_config import GOOD, load_text, problems
@@ -199,7 +199,7 @@ def test_a_where_is_any_yaml_string_and_belongs_to_the_definition(tmp_path: Path
     def definition(where: str) -> object:
         config = load_text(tmp_path, GOOD.replace("{root: products}", f"{{root: products{where}}}"))
         table = Table("public", "products", (Column("id", "int8"), Column("total", "int4")), ("id",))
-        return generation_definition(config, "product-search", table)
+        return define(config, "product-search", table)
 
     same = [definition(", where: total > 1"), definition(', where: "total > 1"')]
     others = [definition(""), definition(", where: total > 2")]

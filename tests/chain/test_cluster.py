@@ -106,6 +106,7 @@ class Submitted(Job):
         jars = ",".join(str(jar) for jar in fetch(["spark"], print)["spark"])
         options = ["--master", cluster.master, "--jars", jars, "--driver-memory", "512m", "--executor-memory", "512m"]
         options += ["--conf", f"spark.driver.host={LOOPBACK}"]
+        options += ["--driver-java-options", f"-Dlog4j2.configurationFile={ROOT / 'jobs' / 'log4j2.properties'}"]
         super().__init__(
             [*options, str(ROOT / "jobs" / "main.py"), *names],
             folder=pipeline.here.folder,

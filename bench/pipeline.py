@@ -256,7 +256,7 @@ class Pipeline:
         # It counts the store's documents for the first time when it has made the place and reads nothing yet.
         begin = next(at for at, report in reports if report["documents"] is not None)
         slices = [(at, int(report["lag_records"])) for at, report in reports if at > begin and report["lag_records"]]
-        end = next(at for at, report in reports if report["state"] == "live")
+        end = next(at for at, report in reports if report["built"])
         return end - begin, (end - slices[0][0], slices[0][1]) if slices else (end - begin, 0)
 
     def documents(self, follower: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ PY     := $(VENV)/bin/python
 PYTHON ?= python3
 STAMP  := $(VENV)/.installed
 
-.PHONY: help install demo test unit lint bench lock clean
+.PHONY: help install demo test soak unit lint bench lock clean
 help: ## Print this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
@@ -23,7 +23,10 @@ demo: $(STAMP) ## Start a real stack, make a shop, follow it live, and compare e
 test: $(STAMP) ## Lint, type-check and run the tests on a stack of its own
 	@$(VENV)/bin/ruff check --quiet . && $(VENV)/bin/ruff format --quiet --check .
 	@$(VENV)/bin/mypy
-	@$(PY) -m pytest
+	@$(PY) -m pytest -m "not soak"
+
+soak: $(STAMP) ## The long tests: kills under load, the demo twice, a Spark cluster, the benchmarks in small
+	@$(PY) -m pytest -m soak
 
 unit: $(STAMP) ## The tests that need no server
 	@$(PY) -m pytest -m "not server"

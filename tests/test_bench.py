@@ -17,6 +17,7 @@ TINY = Scale(rows=1_000, pairs=1, warm_up=2, changes=4)
 FIGURES = {"apply": 6, "latency": 10, "memory": 4, "growth": 4}
 
 
+@pytest.mark.soak
 @pytest.mark.server
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_a_claim_gives_each_figure_with_its_ratio(stack: Stack, claim: str) -> None:

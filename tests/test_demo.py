@@ -96,6 +96,7 @@ def counts(said: str) -> dict[str, tuple[int, ...]]:
     return {name: tuple(int(number.replace(",", "")) for number in numbers) for name, *numbers in found}
 
 
+@pytest.mark.soak
 @pytest.mark.server
 @pytest.mark.timeout(1500)
 def test_the_demo_ends_with_every_document_right_and_works_a_second_time(
@@ -145,6 +146,7 @@ def test_drift_is_the_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
         assert main() == code
 
 
+@pytest.mark.soak
 @pytest.mark.server
 @pytest.mark.timeout(600)
 def test_an_interrupted_demo_ends_its_processes_and_leaves_the_stack_up(tell: Callable[[], Told], stack: Stack) -> None:
@@ -159,6 +161,7 @@ def test_an_interrupted_demo_ends_its_processes_and_leaves_the_stack_up(tell: Ca
     assert stack.running() == servers
 
 
+@pytest.mark.soak
 @pytest.mark.server
 def test_a_database_that_the_demo_did_not_make_is_not_dropped(stack: Stack) -> None:
     endpoints = _endpoints(stack)

@@ -23,7 +23,7 @@ from tests.chain.conftest import MakePipeline
 from tests.compare import OpenSearch, View
 from tests.pipeline import Job, Pipeline, until
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parent.parent.parent
 ROWS = 20 * DRIVER_OFFSETS

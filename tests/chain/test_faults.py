@@ -20,7 +20,7 @@ from tests.compare import View
 from tests.pipeline import Job, Pipeline, until
 from tests.writer import Writer, targets
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
 
 SEED = int(os.environ.get("DRIFTLESS_TEST_SEED") or random.randrange(10**6))
 THINGS, PAIRS, TOKENS = targets()

@@ -116,6 +116,7 @@ def test_a_transaction_counts_by_its_end(pipeline: Pipeline, source: psycopg.Con
 def test_a_new_follower_finds_the_same_rows_in_a_log_where_they_came_and_went(
     pipeline: Pipeline, source: psycopg.Connection
 ) -> None:
+    pipeline.assert_in_step()  # so that the run that is going has read its own configuration
     source.execute("update orders set status = case status when 'open' then 'draft' else 'open' end::state")
     source.execute("update orders set status = 'draft' where id % 3 = 0")
     pipeline.add(View("again", ORDER.table, where=WHERE))

@@ -40,6 +40,8 @@ def session(jars: Sequence[Path], *, master: str = "local[2]", memory: str = "1g
         "spark.sql.adaptive.enabled": "false",
         # A JSON number must come out as the text that went in.
         "spark.sql.json.enableExactStringParsing": "true",
+        # Of a key that an object has twice, `to_jsonb` keeps the last.
+        "spark.sql.variant.allowDuplicateKeys": "true",
         # A misread date must be an error, not null.
         "spark.sql.ansi.enabled": "true",
     }

@@ -42,12 +42,16 @@ def same(left: Any, right: Any) -> bool:
 
 @dataclass(frozen=True)
 class View:
-    """A view of one table: its key columns in key order, and name in the document -> column (None: all as they are)."""
+    """A view of one table: its key columns in key order, and name in the document -> column (None: all as they are).
+
+    `instead`: column -> SQL of what is shown in place of its value.
+    """
 
     name: str
     table: str
     key: tuple[str, ...] = ("id",)
     fields: Mapping[str, str] | None = None
+    instead: Mapping[str, str] = field(default_factory=dict)
 
     def document(self, row: dict[str, Any]) -> dict[str, Any]:
         return row if self.fields is None else {name: row[column] for name, column in self.fields.items()}
@@ -181,18 +185,23 @@ class Difference:
         return "\n  ".join([f"of {self.documents} documents: {counts}", *self.samples])
 
 
-def rows(connection: psycopg.Connection, table: str) -> list[dict[str, Any]]:
-    """Every row as `to_jsonb` gives it in UTC."""
+def rows(connection: psycopg.Connection, table: str, instead: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """Every row as `to_jsonb` gives it in UTC, some columns as `instead` says."""
+    pairs = [part for column, shown in (instead or {}).items() for part in (sql.Literal(column), sql.SQL(shown))]
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute("set local timezone to 'UTC'")
-        cursor.execute(sql.SQL("select to_jsonb(t)::text from {} t").format(sql.Identifier(*table.split("."))))
+        cursor.execute(
+            sql.SQL("select (to_jsonb(t) || jsonb_build_object({}))::text from {} t").format(
+                sql.SQL(", ").join(pairs), sql.Identifier(*table.split("."))
+            )
+        )
         return [parse(text) for (text,) in cursor.fetchall()]
 
 
 def compare(connection: psycopg.Connection, view: View, store: Store) -> Difference:
     """Compare every document of a view. Meaningful once writes have stopped and the follower has applied them."""
     expected = {}
-    for row in rows(connection, view.table):
+    for row in rows(connection, view.table, view.instead):
         expected[store.name(tuple(row[column] for column in view.key))] = view.document(row)
     found = store.documents()
     missing, extra = expected.keys() - found.keys(), found.keys() - expected.keys()

@@ -4,7 +4,7 @@ PY     := $(VENV)/bin/python
 PYTHON ?= python3
 STAMP  := $(VENV)/.installed
 
-.PHONY: help install demo test soak unit lint bench lock clean
+.PHONY: help install demo test soak unit lint docs bench lock clean
 help: ## Print this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
@@ -33,6 +33,9 @@ unit: $(STAMP) ## The tests that need no server
 
 lint: $(STAMP) ## Only ruff and mypy
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy
+
+docs: $(STAMP) ## Write docs/types.md anew from the rules
+	@$(PY) -m driftless.types_page
 
 bench: $(STAMP) ## Measure side by side and print ratios
 	@$(PY) -m bench

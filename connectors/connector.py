@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from connectors.postgres import quoted, quoted_column
 from driftless import names, quarantine
 from driftless.config import Config, milliseconds
 from driftless.marker import marker_sql
-from driftless.table import split_name
+from driftless.table import Column, Table, split_name
+from driftless.types import refusal
 
 MAX_MESSAGE_BYTES = 16 << 20
 """The largest row that passes. A larger one stops the connector with its own message; nothing is skipped."""
+PRINTED = {"IntervalStyle": "postgres", "bytea_output": "hex", "lc_monetary": "C"}
+"""How Debezium's sessions print values, whatever the server, the database or the role are set to."""
+INFINITE_DAYS = {"infinity": 2146033979, "-infinity": -2147472691}
 HEARTBEAT_MS = 500
 """How often a marker is written when nobody waits for one: bounds how old an idle follower seems."""
 
 
-def connector_settings(config: Config, source: Mapping[str, object], secret: str | None) -> dict[str, str]:
+def connector_settings(
+    config: Config, source: Mapping[str, object], secret: str | None, tables: Mapping[str, Table]
+) -> dict[str, str]:
     """What Connect is told. `source`: parameters of the DSN. `secret`: a reference for a config provider."""
     json_converter = "org.apache.kafka.connect.json.JsonConverter"
     settings = {
@@ -45,6 +52,11 @@ def connector_settings(config: Config, source: Mapping[str, object], secret: str
         "binary.handling.mode": "hex",
         "hstore.handling.mode": "json",
         "interval.handling.mode": "string",
+        # Types that Debezium does not know come as the text that Postgres prints, and that is as these options say.
+        "include.unknown.datatypes": "true",
+        "database.options": " ".join(f"-c {name}={value}" for name, value in PRINTED.items()),
+        # A value that it cannot convert would be null without a word.
+        "event.converting.failure.handling.mode": "fail",
         "heartbeat.interval.ms": str(HEARTBEAT_MS),
         "heartbeat.action.query": marker_sql(),
         "tombstones.on.delete": "true",
@@ -72,13 +84,21 @@ def connector_settings(config: Config, source: Mapping[str, object], secret: str
     }
     if secret is not None:
         settings["database.password"] = secret
+    # A refused column is left out here too: one value that Debezium cannot read would stop the whole connector.
     excluded = [
         _pattern(*split_name(name), column)
         for name, table in sorted(config.source.tables.items())
-        for column in table.exclude
+        for column in (*table.exclude, *_refused(tables.get(name)))
     ]
     if excluded:
         settings["column.exclude.list"] = ",".join(excluded)
+    # Debezium takes a comma for the end of a name, and has no way to quote a dot.
+    plain = {name: table for name, table in sorted(tables.items()) if not set(name) & set(',"')}
+    dated = {name: table for name, table in plain.items() if any(map(_is_date, table.columns))}
+    if dated:
+        settings["snapshot.select.statement.overrides"] = ",".join(dated)
+    for name, table in dated.items():
+        settings[f"snapshot.select.statement.overrides.{name}"] = _snapshot_select(table)
     return settings
 
 
@@ -89,6 +109,28 @@ def _pattern(*parts: str) -> str:
 
 def _literal(char: str) -> str:
     return char if char.isascii() and (char.isalnum() or char == "_") else f"\\x{{{ord(char):x}}}"
+
+
+def _refused(table: Table | None) -> list[str]:
+    return [] if table is None else [column.name for column in table.columns if refusal(column) is not None]
+
+
+def _is_date(column: Column) -> bool:
+    return column.type == "date" and column.kind == "b" and not column.array and refusal(column) is None
+
+
+def _snapshot_select(table: Table) -> str:
+    """Dates as days since 1970: by way of the driver's own type a snapshot loses the era, and ten days of 1582."""
+    shown = []
+    for column in table.columns:
+        name = quoted_column(column.name)
+        if _is_date(column):
+            # The ends of the calendar that changes have for infinity.
+            ends = " ".join(f"when '{end}' then {days}" for end, days in INFINITE_DAYS.items())
+            shown.append(f"case {name} {ends} else {name} - date '1970-01-01' end as {name}")
+        elif refusal(column) is None:
+            shown.append(name)
+    return f"select {', '.join(shown)} from {quoted(table.full_name)}"
 
 
 def topic_plan(config: Config) -> dict[str, tuple[int, dict[str, str]]]:

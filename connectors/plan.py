@@ -58,7 +58,7 @@ def make_plan(config: Config, places: Places, secret: str | None) -> list[Action
         *_database(config, places, tables),
         *_topics(config, places, existing),
         *_facts(config, places, tables, state, existing),
-        *_connector(config, places, secret),
+        *_connector(config, places, secret, tables),
         *_followers(config, places, tables, state),
     ]
 
@@ -201,9 +201,9 @@ def same_topic(kafka: Kafka, log: TopicLog) -> None:
         )
 
 
-def _connector(config: Config, places: Places, secret: str | None) -> list[Action]:
+def _connector(config: Config, places: Places, secret: str | None, tables: dict[str, Table]) -> list[Action]:
     name = names.connector(config.name)
-    wanted = {**connector_settings(config, places.source.parameters, secret), "name": name}
+    wanted = {**connector_settings(config, places.source.parameters, secret, tables), "name": name}
     actual = places.connect.config(name)
     if actual is None:
 

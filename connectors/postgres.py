@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psycopg
 from psycopg import sql
@@ -18,12 +18,28 @@ from driftless.marker import marker_sql
 from driftless.table import Column, Table, join_name, split_name
 
 _COLUMNS = """
-select a.attname, coalesce(e.typname, t.typname), coalesce(e.typtype, t.typtype)::text,
-       t.typcategory = 'A' and t.typelem <> 0, a.attndims, a.attstorage <> 'p', a.attgenerated <> ''
-from pg_attribute a
-join pg_type t on t.oid = a.atttypid
-left join pg_type e on e.oid = t.typelem and t.typcategory = 'A'
-where a.attrelid = %s and a.attnum > 0 and not a.attisdropped
+with recursive step as (
+    select a.attnum, t.oid, t.typtype, t.typbasetype, a.atttypmod as modifier, t.typtypmod,
+           a.attndims::int as dimensions, t.typndims, t.typelem, t.typinput = 'array_in'::regproc as is_array,
+           false as is_element, false as domains
+    from pg_attribute a join pg_type t on t.oid = a.atttypid
+    where a.attrelid = %(oid)s and a.attnum > 0 and not a.attisdropped
+    union all
+    -- From a domain to what it is made of, from an array to its elements.
+    select s.attnum, t.oid, t.typtype, t.typbasetype, greatest(s.modifier, s.typtypmod), t.typtypmod,
+           greatest(s.dimensions, s.typndims), t.typndims, t.typelem, t.typinput = 'array_in'::regproc,
+           s.is_array or s.is_element, s.domains or (s.is_element and s.typtype = 'd')
+    from step s join pg_type t on t.oid = case when s.typtype = 'd' then s.typbasetype else s.typelem end
+    where s.typtype = 'd' or s.is_array
+)
+select a.attname, t.typname, t.typtype::text, s.is_element, s.dimensions, a.attstorage <> 'p', a.attgenerated <> '',
+       case when t.typname = 'bit' then s.modifier else 0 end, t.typnamespace <> 'pg_catalog'::regnamespace,
+       t.oid >= 16384 and exists (select from pg_cast c where c.castsource = t.oid and c.casttarget = 'json'::regtype),
+       s.domains, t.typrelid
+from step s
+join pg_type t on t.oid = s.oid
+join pg_attribute a on a.attrelid = %(oid)s and a.attnum = s.attnum
+where s.typtype <> 'd' and not s.is_array
 order by a.attnum
 """
 # Under a deferrable key alone, as under none, Postgres would refuse updates once the table is in a publication.
@@ -142,10 +158,14 @@ class Postgres:
         oid, identity = found
         excluded = set(exclude)
         with _answers(self.address):
-            rows = self._connection.execute(_COLUMNS.encode(), (oid,)).fetchall()
             key = tuple(row[0] for row in self._connection.execute(_KEY.encode(), (oid,)).fetchall())
-        columns = tuple(Column(*row) for row in rows if row[0] not in excluded)
+            columns = tuple(column for column in self._columns(oid) if column.name not in excluded)
         return Table(schema, name, columns, key, str(identity))
+
+    def _columns(self, oid: object) -> Iterator[Column]:
+        """The columns of a table, or of a composite type; domains are taken for what they are made of."""
+        for *facts, row_type in self._connection.execute(_COLUMNS.encode(), {"oid": oid}).fetchall():
+            yield replace(Column(*facts), fields=tuple(self._columns(row_type)) if row_type else ())
 
     def labels(self, full_name: str, column: str) -> list[str]:
         """The values of a column's enum, in their order."""
@@ -231,6 +251,10 @@ class Postgres:
 def quoted(full_name: str) -> str:
     """`public.Order lines` -> `"public"."Order lines"`."""
     return sql.Identifier(*split_name(full_name)).as_string()
+
+
+def quoted_column(name: str) -> str:
+    return sql.Identifier(name).as_string()
 
 
 def captured_tables(source: Postgres, config: Config) -> dict[str, Table | None]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 _PART = r'"(?:[^"]|"")+"|[^."]+'
 _NAME = re.compile(f"(?:({_PART})[.])?({_PART})")
@@ -34,7 +36,9 @@ def _unquoted(part: str) -> str:
 class Column:
     """`type`: the name in pg_type without modifiers (`int4`, `numeric`, an enum's own name). `array`: of that type.
 
-    `kind`: `b` base type, `e` enum, otherwise pg_type.typtype. `toastable`: the value may be stored out of line.
+    `kind`: `b` base type, `e` enum, otherwise pg_type.typtype; a domain is its base type. `toastable`: the value may be
+    stored out of line. `length`: of a `bit`. `own`: the type is not one of those that every Postgres has. `json_cast`:
+    its maker says what it is as JSON. `domains`: the elements of the array are of a domain. `fields`: of a composite.
     """
 
     name: str
@@ -44,6 +48,15 @@ class Column:
     dimensions: int = 0
     toastable: bool = False
     generated: bool = False
+    length: int = 0
+    own: bool = False
+    json_cast: bool = False
+    domains: bool = False
+    fields: tuple[Column, ...] = ()
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Column:
+        return cls(**{**data, "fields": tuple(map(cls.from_json, data.get("fields", ())))})
 
 
 @dataclass(frozen=True)
@@ -76,6 +89,6 @@ class Table:
 
     @classmethod
     def from_json(cls, data: dict[str, object]) -> Table:
-        columns = tuple(Column(**column) for column in data["columns"])  # type: ignore[attr-defined]
+        columns = tuple(map(Column.from_json, data["columns"]))  # type: ignore[call-overload]
         fields = {**data, "columns": columns, "key": tuple(data["key"])}  # type: ignore[arg-type]
         return cls(**fields)  # type: ignore[arg-type]

@@ -14,19 +14,12 @@ from driftless.registry import TopicLog
 from driftless.table import Column, Table
 from driftless.types import TypeRule, rule_of
 from driftless.version import OFFSET_BITS
+from jobs.forms import Value, element, form_value
 from jobs.sqltext import literal as _literal
 from jobs.sqltext import quote as _quote
 
 _BROKEN = "_broken".ljust(64, "_")
 """Where Spark puts the text of a record that does not fit its schema. Longer than the name of a column can be."""
-
-
-@dataclass(frozen=True)
-class Value:
-    """A column's expression. `json`: it is JSON text already and must not be escaped again."""
-
-    sql: str
-    json: bool
 
 
 @dataclass(frozen=True)
@@ -146,17 +139,17 @@ def _member(name: str) -> str:
 def _value(column: Column, sql: str) -> Value:
     rule = _rule(column)
     if not column.array:
-        return _scalar(rule.form, sql)
+        return _scalar(rule.form, sql, column)
     if rule.form == "same":
         return Value(sql, json=False)
-    element = _scalar(rule.form, "x")
-    if not element.json:
-        return Value(f"transform({sql}, x -> {element.sql})", json=False)
-    pieces = f"transform({sql}, x -> coalesce({element.sql}, 'null'))"
+    shown = _scalar(rule.form, element(rule.form, "x"), column)
+    if not shown.json:
+        return Value(f"transform({sql}, x -> {shown.sql})", json=False)
+    pieces = f"transform({sql}, x -> coalesce({shown.sql}, 'null'))"
     return Value(f"concat('[', array_join({pieces}, ','), ']')", json=True)
 
 
-def _scalar(form: str, sql: str) -> Value:
+def _scalar(form: str, sql: str, column: Column) -> Value:
     match form:
         case "same":
             return Value(sql, json=False)
@@ -185,7 +178,7 @@ def _scalar(form: str, sql: str) -> Value:
             return Value(f"CASE WHEN {sql} = 86400000000 THEN '24:00:00' ELSE {clock} END", json=False)
         case "timestamptz":
             return Value(_zoned(sql), json=False)
-    raise ValueError(f"unknown form {form}")
+    return form_value(form, sql, column)
 
 
 @dataclass(frozen=True)

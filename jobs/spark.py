@@ -43,6 +43,8 @@ SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     # A JSON number must come out as the text that went in.
     "spark.sql.json.enableExactStringParsing": "true",
+    # Of a key that an object has twice, `to_jsonb` keeps the last.
+    "spark.sql.variant.allowDuplicateKeys": "true",
     # A column may be called ${HOME}.
     "spark.sql.variable.substitute": "false",
     # A misread date must be an error, not null.

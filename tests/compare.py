@@ -46,6 +46,7 @@ class View:
 
     `relation`: schema and table, where `table` cannot be split at its dot.
     `where`: SQL that says which rows have a document, as Postgres takes it.
+    `instead`: column -> SQL of what is shown in place of its value.
     """
 
     name: str
@@ -54,6 +55,7 @@ class View:
     fields: Mapping[str, str] | None = None
     relation: tuple[str, str] | None = None
     where: str = "true"
+    instead: Mapping[str, str] = field(default_factory=dict)
 
     def document(self, row: dict[str, Any]) -> dict[str, Any]:
         return row if self.fields is None else {name: row[column] for name, column in self.fields.items()}
@@ -187,19 +189,24 @@ class Difference:
         return "\n  ".join([f"of {self.documents} documents: {counts}", *self.samples])
 
 
-def rows(connection: psycopg.Connection, *relation: str, where: str = "true") -> list[dict[str, Any]]:
-    """Every row of a schema's table, or those of a condition, as `to_jsonb` gives it in UTC."""
+def rows(
+    connection: psycopg.Connection, *relation: str, where: str = "true", instead: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """Every row of a schema's table, or those of a condition, as `to_jsonb` gives it in UTC, some columns as `instead`
+    says.
+    """
+    pairs = [part for column, shown in (instead or {}).items() for part in (sql.Literal(column), sql.SQL(shown))]
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute("set local timezone to 'UTC'")
-        query = sql.SQL("select to_jsonb(t)::text from {} t where {}")
-        cursor.execute(query.format(sql.Identifier(*relation), sql.SQL(where)))
+        query = sql.SQL("select (to_jsonb(t) || jsonb_build_object({}))::text from {} t where {}")
+        cursor.execute(query.format(sql.SQL(", ").join(pairs), sql.Identifier(*relation), sql.SQL(where)))
         return [parse(text) for (text,) in cursor.fetchall()]
 
 
 def compare(connection: psycopg.Connection, view: View, store: Store) -> Difference:
     """Compare every document of a view. Meaningful once writes have stopped and the follower has applied them."""
     expected = {}
-    for row in rows(connection, *(view.relation or view.table.split(".")), where=view.where):
+    for row in rows(connection, *(view.relation or view.table.split(".")), where=view.where, instead=view.instead):
         expected[store.name(tuple(row[column] for column in view.key))] = view.document(row)
     found = store.documents()
     missing, extra = expected.keys() - found.keys(), found.keys() - expected.keys()

@@ -55,8 +55,17 @@ _MOMENTS = (
     "infinity",
     "-infinity",
 )
-# Not before Christ: Debezium's snapshot loses that of a date (test_known_losses.py).
-_DAYS = ("1970-01-01", "2024-02-29", "0001-01-01", "1500-02-28", "9999-12-31", "12345-06-07", "infinity", "-infinity")
+_DAYS = (
+    "1970-01-01",
+    "2024-02-29",
+    "0001-01-01",
+    "0044-03-15 BC",
+    "1582-10-10",
+    "9999-12-31",
+    "12345-06-07",
+    "infinity",
+    "-infinity",
+)
 _JSON = (
     "null",
     "true",

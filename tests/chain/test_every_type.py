@@ -1,0 +1,145 @@
+"""Every type, through the whole chain, by snapshot and by stream: what documents show is what the server says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import zip_longest
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from connectors.postgres import Postgres
+from driftless.types import refusal, sql_of
+from tests.chain.conftest import MakePipeline
+from tests.compare import View
+from tests.pipeline import Pipeline
+from tests.type_samples import REFUSED, SAMPLES, SETUP, SHOWN_AS
+
+pytestmark = pytest.mark.server
+
+TABLES = {
+    f"public.{name}": {f"c{n}": kind for n, kind in enumerate(SAMPLES) if n // 60 == number}
+    for number, name in enumerate(("one", "two", "three"))
+}
+"""Table -> column -> its type."""
+
+KEYED = "create table keyed (a citext, b bit(3), c date, d name, e int4range, note text, primary key (a, b, c, d, e))"
+
+# What a server, a database or a role may be set to; none of it may show.
+AWKWARD = (
+    "intervalstyle = 'sql_standard'",
+    "bytea_output = 'escape'",
+    "datestyle = 'German'",
+    "extra_float_digits = 0",
+)
+
+
+def _view(name: str, table: str) -> View:
+    columns = TABLES[table]
+    shown = {column: column for column, kind in columns.items() if kind not in REFUSED}
+    instead = {column: SHOWN_AS[kind].format(column) for column, kind in columns.items() if kind in SHOWN_AS}
+    return View(name, table, fields={"id": "id", **shown}, instead=instead)
+
+
+def _value(kind: str, text: str | None) -> sql.Composable:
+    if text is None:
+        return sql.SQL("null")
+    value = sql.SQL(text) if text.startswith("row(") else sql.Literal(text)
+    return sql.SQL("{}::{}").format(value, sql.SQL(kind))
+
+
+def _insert(source: psycopg.Connection, first: int) -> None:
+    """Every sample of every type, the n-th of each in the n-th row."""
+    for table, columns in TABLES.items():
+        for row, values in enumerate(zip_longest(*(SAMPLES[kind] for kind in columns.values()))):
+            parts = [_value(kind, value) for kind, value in zip(columns.values(), values, strict=True)]
+            source.execute(
+                sql.SQL("insert into {} values ({}, {})").format(
+                    sql.Identifier(*table.split(".")), sql.Literal(first + row), sql.SQL(", ").join(parts)
+                )
+            )
+
+
+@pytest.fixture(scope="module")
+def source(module_database: str) -> psycopg.Connection:
+    """A connection that prints values as the tests expect, in a database that is set otherwise."""
+    with psycopg.connect(module_database, autocommit=True) as connection:
+        connection.execute(SETUP.encode())
+        for table, columns in TABLES.items():
+            listed = ", ".join(f"{column} {kind}" for column, kind in columns.items())
+            connection.execute(f"create table {table} (id int primary key, {listed})".encode())
+        connection.execute(KEYED.encode())
+        for setting in AWKWARD:
+            connection.execute(f"alter database {connection.info.dbname} set {setting}".encode())
+    return psycopg.connect(module_database, autocommit=True)
+
+
+@pytest.fixture(scope="module")
+def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
+    _insert(source, 0)
+    _keys(source, "snapshot")
+    pipeline = make_pipeline(
+        *(_view(table.removeprefix("public."), table) for table in TABLES),
+        View("keyed", "public.keyed", ("a", "b", "c", "d", "e")),
+    )
+    pipeline.apply()
+    pipeline.run()
+    return pipeline
+
+
+def _keys(source: psycopg.Connection, note: str) -> None:
+    for a, b, c, d, e in (("A:b", "011", "0044-03-15 BC", 'q"', "[1,3)"), ("ü", "000", "infinity", "", "empty")):
+        values = (f"{note}{a}", b, c, d, e, note)
+        source.execute("insert into keyed values (%s, %s::bit(3), %s, %s, %s, %s)", values)
+
+
+def test_a_snapshot_shows_every_type_as_the_server_does(pipeline: Pipeline) -> None:
+    pipeline.assert_in_step()
+
+
+def test_changes_show_every_type_as_the_server_does(pipeline: Pipeline, source: psycopg.Connection) -> None:
+    _insert(source, 1000)
+    _keys(source, "stream")
+    source.execute("update keyed set note = note || '!'")
+    source.execute("update keyed set a = upper(a::text)::citext where a = 'snapshotü'")
+    pipeline.assert_in_step()
+    rows = max(len(SAMPLES[kind]) for kind in TABLES["public.one"].values())
+    assert len(pipeline.stores["one-search"].documents()) == 2 * rows
+
+
+def test_every_column_can_become_null(pipeline: Pipeline, source: psycopg.Connection) -> None:
+    for table, columns in TABLES.items():
+        nothing = ", ".join(f"{column} = null" for column in columns)
+        source.execute(f"update {table} set {nothing} where id >= 1000".encode())
+    pipeline.assert_in_step()
+
+
+@pytest.fixture
+def found(source: psycopg.Connection, module_database: str) -> Mapping[str, Mapping[str, str | None]]:
+    """Table -> column -> why it is refused."""
+    assert source.info.dbname in module_database
+    with Postgres(module_database) as postgres:
+        tables = {name: postgres.table(name) for name in TABLES}
+    return {name: {column.name: refusal(column) for column in table.columns} for name, table in tables.items() if table}
+
+
+def test_what_is_refused_is_what_the_samples_say(found: Mapping[str, Mapping[str, str | None]]) -> None:
+    for table, columns in TABLES.items():
+        refused = {kind for column, kind in columns.items() if found[table][column] is not None}
+        assert refused == REFUSED & set(columns.values())
+
+
+def test_what_is_shown_by_a_rule_can_be_asked_of_the_server(source: psycopg.Connection, module_database: str) -> None:
+    with Postgres(module_database) as postgres:
+        for name, columns in TABLES.items():
+            table = postgres.table(name)
+            assert table is not None
+            for column, kind in columns.items():
+                known = table.column(column)
+                assert known is not None
+                if kind not in REFUSED:
+                    expected = SHOWN_AS.get(kind, "{}").format(column)
+                    differs = f"{sql_of(known, column)} is distinct from to_jsonb({expected})"
+                    query = f"select count(*) from {name} where {differs}"
+                    assert source.execute(query.encode()).fetchone() == (0,), kind

@@ -134,7 +134,9 @@ def test_numbers_keep_every_digit(spark: SparkSession) -> None:
 def test_a_value_is_shown_as_to_jsonb_shows_it(spark: SparkSession, kind: str, log: str, shown: object) -> None:
     """Left: seen in Debezium's records. Right: seen in Postgres' answers."""
     t = table(ID, Column("v", kind), Column("a", kind, array=True))
-    value = f'{{"id":1,"v":{log},"a":[{log},null]}}'.encode()
+    # Within arrays Debezium counts by the Julian calendar before 1582: here two days fewer.
+    element = {"-63517824000000000": "-63517996800000000"}.get(log, log)
+    value = f'{{"id":1,"v":{log},"a":[{element},null]}}'.encode()
     assert decode(spark, t, [(b'{"id":1}', value, 0, 0)])[0][2] == {"id": Decimal(1), "v": shown, "a": [shown, None]}
 
 

@@ -95,6 +95,8 @@ PLAIN = "literals are written 'text', 12.5, TRUE or FALSE"
         ("5 = 5", "column 1: compare a column with a literal or with another column"),
         ("paid and TRUE", "column 10: a literal alone is no condition; compare a column with it"),
         ("'x'", "column 1: a literal alone is no condition; compare a column with it"),
+        ("like = 5", "column 6: something is missing beside ="),
+        ("is = 5", 'column 1: a column that is called so is written "is"'),
         ("total = -(5)", f"column 9: - is not admitted; {SIGNS}"),
         ("case when paid then paid end", "column 1: the keyword case is not admitted here; "),
         ("  ", "column 1: is empty"),

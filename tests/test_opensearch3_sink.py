@@ -14,7 +14,7 @@ import tests.test_opensearch_sink as older
 from stack import Stack
 from stack.java import parse_version
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.soak]
 
 _PLACES = ("/usr/lib/jvm/*", "/Library/Java/JavaVirtualMachines/*/Contents/Home")
 

@@ -107,7 +107,7 @@ _SAYS = re.compile(
     r"|Number value length \(\d+\) exceeds the maximum allowed \(\d+"
     r"|if _id is specified it must not be empty"
     r"|field name cannot [\w ]+"
-    r"|Duplicate field"
+    r"|Duplicate (?:field|Object property)"
     r"|failed to parse, document is empty"
     r"|Malformed content, found extra data after parsing"
 )

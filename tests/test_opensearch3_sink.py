@@ -46,6 +46,11 @@ def newest() -> Iterator[str]:
 
 
 class TestOpenSearch3Sink(older.TestOpenSearchSink):
+    duplicate = (
+        "mapper_parsing_exception; json_parse_exception: Duplicate Object property; "
+        "stream_read_exception: Duplicate Object property"
+    )
+
     @pytest.fixture
     def store_url(self, newest: str) -> str:
         return newest

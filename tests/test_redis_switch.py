@@ -308,6 +308,7 @@ class TestRedisGenerations(RedisCase):
             assert two.count(n) == 600
 
     def test_a_scan_that_a_switch_overtook_says_so(self, opened: Opener, two: Sink) -> None:
+        two.apply(1, writes(*(upsert(f"more {n}", 5, {}) for n in range(2000))))  # more than one page
         scan = two.scan(1)
         next(scan)
         opened().promote(2)

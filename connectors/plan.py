@@ -255,8 +255,9 @@ def _changed(old: Generation, new: Generation) -> Iterator[str]:
         if getattr(old, what) != getattr(new, what):
             yield f"its {'store' if what == 'sink' else what} changed"
     before, after = ({c.name: (c.type, c.array) for c in g.table.columns} for g in (old, new))
-    if old.fields == new.fields and before != after:
-        yield f"types of {', '.join(sorted(name for name in after if before.get(name) != after[name]))} changed"
+    retyped = sorted(name for name in before.keys() & after.keys() if before[name] != after[name])
+    if retyped:
+        yield f"types of {', '.join(retyped)} changed"
     if (old.table.full_name, old.table.key) != (new.table.full_name, new.table.key):
         yield "its root or key changed"
 

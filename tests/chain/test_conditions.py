@@ -151,7 +151,7 @@ def test_conditions_mean_the_same_on_records_of_the_snapshot_and_of_the_stream(
             rows = Rows(source, spark, sorted(values, key=lambda value: int(json.loads(value)["id"])))
             wrong = rows.differences([made.condition() for _ in range(100)])
             assert not wrong, f"seed {SEED}: {written}: {len(wrong)} differ\n" + "\n".join(wrong[:5])
-            assert min(rows.answers[answer] for answer in (True, False, None)) > 400, rows.answers
+            assert min(rows.answers[answer] for answer in (True, False, None)) > 200, rows.answers
     finally:
         spark.stop()
 
@@ -188,7 +188,8 @@ def test_a_changed_condition_is_a_changed_definition(pipeline: Pipeline) -> None
     machine.write()
     planned = machine("plan")
     assert planned.code == 1
-    assert "order-search was built from another definition" in planned.err
+    assert "rebuild follower order-search: generation 2" in planned.out
+    assert planned.out.count("when it is built: its where changed\n") == 2
     machine.sync["views"]["order"]["where"] = "lower(note) = 'x'"
     machine.write()
     line = next(

@@ -189,7 +189,10 @@ def rows(connection: psycopg.Connection, table: str, instead: Mapping[str, str] 
     """Every row as `to_jsonb` gives it in UTC, some columns as `instead` says."""
     pairs = [part for column, shown in (instead or {}).items() for part in (sql.Literal(column), sql.SQL(shown))]
     with connection.transaction(), connection.cursor() as cursor:
-        cursor.execute("set local timezone to 'UTC'")
+        # What a server, a database or a role is set to must not show in documents.
+        for setting in ("timezone to UTC", "datestyle to ISO", "intervalstyle to postgres", "bytea_output to hex"):
+            cursor.execute(f"set local {setting}".encode())
+        cursor.execute("set local extra_float_digits to 1")
         cursor.execute(
             sql.SQL("select (to_jsonb(t) || jsonb_build_object({}))::text from {} t").format(
                 sql.SQL(", ").join(pairs), sql.Identifier(*table.split("."))

@@ -33,7 +33,8 @@ with recursive step as (
     where s.typtype = 'd' or s.is_array
 )
 select a.attname, t.typname, t.typtype::text, s.is_element, s.dimensions, a.attstorage <> 'p', a.attgenerated <> '',
-       case when t.typname = 'bit' then s.modifier else 0 end, t.typnamespace <> 'pg_catalog'::regnamespace,
+       case when t.typname = 'bit' then s.modifier when t.typname = 'numeric' and (s.modifier - 4) & 1024 <> 0
+            and s.modifier >= 4 then -1 else 0 end, t.typnamespace <> 'pg_catalog'::regnamespace,
        t.oid >= 16384 and exists (select from pg_cast c where c.castsource = t.oid and c.casttarget = 'json'::regtype),
        s.domains, t.typrelid
 from step s

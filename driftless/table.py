@@ -37,8 +37,9 @@ class Column:
     """`type`: the name in pg_type without modifiers (`int4`, `numeric`, an enum's own name). `array`: of that type.
 
     `kind`: `b` base type, `e` enum, otherwise pg_type.typtype; a domain is its base type. `toastable`: the value may be
-    stored out of line. `length`: of a `bit`. `own`: the type is not one of those that every Postgres has. `json_cast`:
-    its maker says what it is as JSON. `domains`: the elements of the array are of a domain. `fields`: of a composite.
+    stored out of line. `length`: of a `bit`; -1 for a `numeric` with a negative scale. `own`: the type is not one of
+    those that every Postgres has. `json_cast`: its maker says what it is as JSON. `domains`: the elements of the array
+    are of a domain. `fields`: of a composite.
     """
 
     name: str

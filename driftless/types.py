@@ -49,6 +49,7 @@ RULES: dict[str, TypeRule] = {
     "macaddr8": _TEXT,
     "xml": _TEXT,
     "ltree": _TEXT,
+    "isbn": _TEXT,
     "tsvector": _TEXT,
     "int4range": _TEXT,
     "int8range": _TEXT,
@@ -133,11 +134,11 @@ REFUSED_ARRAYS: dict[str, str] = {
     **dict.fromkeys(("bit", "line", "circle"), "and Debezium loses such arrays"),
     **dict.fromkeys(("name", "money", "interval", "xml", "point"), _NO_ARRAY),
     **{name: _UNKNOWN_ARRAY for name, rule in RULES.items() if rule in (_HEX, _ZONED_HEX)},
-    "tsvector": _UNKNOWN_ARRAY,
+    **dict.fromkeys(("isbn", "tsvector"), _UNKNOWN_ARRAY),
 }
 """Elements that Debezium 3.7 changes or loses, though it carries them rightly on their own."""
 
-_EXTENSIONS = frozenset({"citext", "hstore", "ltree"})
+_EXTENSIONS = frozenset({"citext", "hstore", "isbn", "ltree"})
 """Types of extensions that Debezium knows by name. All others travel as their text."""
 
 _PART_FORMS = {
@@ -171,6 +172,8 @@ def rule_of(column: Column) -> TypeRule | None:
         return None if column.type in REFUSED or column.json_cast else _HEX
     if column.type == "bit" and column.length == 1:
         return TypeRule("boolean", "one bit")
+    if column.type == "numeric" and column.length < 0:
+        return TypeRule("string", "whole numeric")
     return RULES.get(column.type)
 
 

@@ -16,7 +16,9 @@ answers, through the whole chain, by snapshot and by stream, with a database who
 all odd.
 
 A document shows a column as `to_jsonb` shows it in UTC: numbers exact, timestamps in ISO 8601, `bytea` as `\\x...`,
-`NaN` and `infinity` as text. **exact** below means just that. A **rule** says what is shown instead, and the SQL
+`NaN` and `infinity` as text. What the server, the database or the role is set to
+(`DateStyle`, `IntervalStyle`, `bytea_output`, `extra_float_digits`) does not show: these are taken at their defaults.
+**exact** below means just that. A **rule** says what is shown instead, and the SQL
 that gives the same. A **refused** column is left out of documents and of the log; its table goes on, unless it is a
 column of the key.
 

@@ -197,7 +197,10 @@ def rows(
     """
     pairs = [part for column, shown in (instead or {}).items() for part in (sql.Literal(column), sql.SQL(shown))]
     with connection.transaction(), connection.cursor() as cursor:
-        cursor.execute("set local timezone to 'UTC'")
+        # What a server, a database or a role is set to must not show in documents.
+        for setting in ("timezone to UTC", "datestyle to ISO", "intervalstyle to postgres", "bytea_output to hex"):
+            cursor.execute(f"set local {setting}".encode())
+        cursor.execute("set local extra_float_digits to 1")
         query = sql.SQL("select (to_jsonb(t) || jsonb_build_object({}))::text from {} t where {}")
         cursor.execute(query.format(sql.SQL(", ").join(pairs), sql.Identifier(*relation), sql.SQL(where)))
         return [parse(text) for (text,) in cursor.fetchall()]

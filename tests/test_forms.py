@@ -108,6 +108,8 @@ def test_a_number_inside_of_a_shape(spark: SparkSession, x: str, shown: str) -> 
         (Column("v", "bit", length=70), "AQ==", "0" * 69 + "1"),
         (Column("v", "timetz"), "04:30:00.12Z", "04:30:00.12+00"),
         (Column("v", "money"), "-92233720368547758.08", Decimal("-92233720368547758.08")),
+        (Column("v", "numeric", length=-1), "-12300." + "0" * 2046, Decimal(-12300)),
+        (Column("v", "numeric", length=-1), "NAN", "NaN"),
         (Column("v", "oid"), 4294967295, "4294967295"),
         (Column("v", "pg_lsn"), hexed("16/B374D848"), "16/B374D848"),
         (Column("v", "tsquery"), hexed("'ü' & !'b'"), "'ü' & !'b'"),
@@ -143,3 +145,8 @@ def test_a_range_of_another_zone_stops(spark: SparkSession, kind: str, zone: str
     text = f'["2024-01-01 08:00:00.5{zone}",)'
     with pytest.raises(PySparkException, match="start the Connect worker with TZ=UTC"):
         one(spark, Column("v", kind), text if kind == "tstzrange" else hexed(f"{{{text}}}"))
+
+
+def test_what_is_no_hex_stops_instead_of_becoming_null(spark: SparkSession) -> None:
+    with pytest.raises(PySparkException, match="carried by a wrong rule"):
+        one(spark, Column("v", "ean13", own=True), "978-0-393-04002-9")

@@ -25,6 +25,7 @@ def test_every_type_with_a_rule_is_carried(name: str) -> None:
         pytest.param(Column("c", "name", array=True), id="name[]: left out"),
         pytest.param(Column("c", "int4", array=True, domains=True), id="domain[]: null"),
         pytest.param(Column("c", "cube", own=True, array=True), id="an array of an extension's type: null"),
+        pytest.param(Column("c", "isbn", own=True, array=True), id="isbn[]: nobody has seen it carried"),
         pytest.param(Column("c", "geometry", own=True), id="geometry: a structure of Debezium's"),
         pytest.param(Column("c", "shape", own=True, json_cast=True), id="a type with a function for its JSON"),
         pytest.param(Column("c", "p", kind="c", fields=(Column("m", "money"),)), id="a composite with money"),

@@ -63,7 +63,7 @@ def _insert(source: psycopg.Connection, first: int) -> None:
 
 @pytest.fixture(scope="module")
 def source(module_database: str) -> psycopg.Connection:
-    """A connection that prints values as the tests expect, in a database that is set otherwise."""
+    """A connection to the database, which prints values in the oddest ways."""
     with psycopg.connect(module_database, autocommit=True) as connection:
         connection.execute(SETUP.encode())
         for table, columns in TABLES.items():

@@ -94,7 +94,7 @@ def unfit_server(stack: Stack) -> Iterator[str]:
         with psycopg.connect(server, autocommit=True) as connection:
             connection.execute("alter system set wal_level = 'replica'")
             connection.execute("create role weak login password 'feeble'")
-            connection.execute("create table items (id int primary key, name text, shape point)")
+            connection.execute("create table items (id int primary key, name text, shape box)")
             connection.execute("create table loose (name text)")
         unfit.stop("postgres")
         unfit.start("postgres")
@@ -119,7 +119,7 @@ def test_check_finds_every_mistake_in_one_go(make_pipeline: MakePipeline, unfit_
         "there is no column nope",
         "id belongs to the key",
         "no column nmae; did you mean `name`?",
-        "note: public.items: the column shape has the type point",
+        "note: public.items: the column shape has the type box",
     ):
         assert what in done.out, f"{what!r} is not among:\n{done.out}"
     assert "feeble" not in done.out + done.err

@@ -18,7 +18,7 @@ from tests.pipeline import Machine
 pytestmark = pytest.mark.server
 
 SMALL = """
-create table customers (id bigint primary key, name text, tier text, password_hash text, mail point);
+create table customers (id bigint primary key, name text, tier text, password_hash text, mail box);
 create table lines ("order" int, line smallint, price numeric(10,2), at timestamptz, more jsonb, tags text[],
     primary key ("order", line));
 create table log (what text);
@@ -36,7 +36,7 @@ source:
     public.customers:
       exclude:    # secret, by their names: they never leave the database
         - password_hash
-      # documents leave out mail: it has the type point, which cannot be carried without loss yet
+      # documents leave out mail: it has the type box, which the log carries as a shape of its own, not as Postgres writes it
     public.lines: {}
     # Left out:
     # - public.log has no primary key: its updates and deletes cannot be told apart
@@ -175,8 +175,6 @@ def test_what_is_left_out_is_said_with_the_reason(
         "public.events": "is a partitioned table, which cannot be followed yet; its partitions are left out too",
         "public.far": "is a foreign table",
         "public.happy": "is a view",
-        "public.mails": "cannot be keyed by its column mail, which has the type email, "
-        "which cannot be carried without loss yet",
         "public.scratch": "is unlogged, so its changes are not in the log",
         "public.sessions": "has a secret for a key, by the name of its column sessionToken",
         "public.spatial_ref_sys": "is left out by Debezium, which takes it for a table of PostGIS",
@@ -253,7 +251,8 @@ def test_a_database_without_tables_gives_no_file(place: Machine, database: str, 
     assert not (place.folder / "sync.yaml").exists()
 
 
-def test_mistakes_end_in_a_message(place: Machine, database: str) -> None:
+def test_mistakes_end_in_a_message(place: Machine, database: str, connection: psycopg.Connection) -> None:
+    connection.execute("create table plain (id int primary key)")
     away = place("init", "--dsn", make_conninfo(database, port=1))
     assert away.code == 3
     assert "cannot be reached" in away.err

@@ -18,7 +18,7 @@ from tests.pipeline import Machine
 pytestmark = pytest.mark.server
 
 SMALL = """
-create table customers (id bigint primary key, name text, tier text, password_hash text, mail box);
+create table customers (id bigint primary key, name text, tier text, password_hash text, mail int2vector);
 create table lines ("order" int, line smallint, price numeric(10,2), at timestamptz, more jsonb, tags text[],
     primary key ("order", line));
 create table log (what text);
@@ -36,7 +36,7 @@ source:
     public.customers:
       exclude:    # secret, by their names: they never leave the database
         - password_hash
-      # documents leave out mail: it has the type box, which the log carries as a shape of its own, not as Postgres writes it
+      # documents leave out mail: it has the type int2vector, which Debezium takes for an array and loses
     public.lines: {}
     # Left out:
     # - public.log has no primary key: its updates and deletes cannot be told apart

@@ -28,6 +28,8 @@ from jobs.tail import Tail
 
 _log = logging.getLogger(__name__)
 TURN_SECONDS = 0.05
+SHOWN_SECONDS = 0.5
+"""How long all must have caught up before that ends the run: whoever watches has then seen that they were live."""
 
 
 class Runner:
@@ -116,6 +118,7 @@ class Runner:
         until: Callable[[State], bool],
     ) -> None:
         """Turn after turn until all have ended, then give every lease back."""
+        behind_at = time.monotonic()
         while any(f.alive for f in followers):
             try:
                 reader.poll(TURN_SECONDS)
@@ -123,7 +126,9 @@ class Runner:
                 _log.info("the control topic cannot be read: %s", exc)
             for f in followers:
                 f.tick(reader.state)
-            caught_up = all(_caught_up(p, until_lsn) for f in followers for p in f.progress)
+            if not all(_caught_up(p, until_lsn) for f in followers for p in f.progress):
+                behind_at = time.monotonic()
+            caught_up = time.monotonic() > behind_at + SHOWN_SECONDS
             if (until_caught_up and caught_up) or until(reader.state):
                 self.stop.set()
             if self.stop.is_set():

@@ -13,7 +13,7 @@ from tests.chain.conftest import MakePipeline
 from tests.compare import OpenSearch, Redis, View
 from tests.pipeline import Pipeline
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.soak]
 
 NO_CACHE = "braces"
 """Its key's column is called `{id}`, which cannot stand in a `key`."""

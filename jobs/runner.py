@@ -158,7 +158,7 @@ def unapplied(config: Config, followers: Sequence[str], state: State) -> Iterato
 
 
 def _caught_up(progress: Progress, lsn: int | None) -> bool:
-    if progress.error is not None:
+    if progress.error is not None or progress.state == "paused":
         return True
     return (
         progress.state == "live"

@@ -14,7 +14,7 @@ from driftless import names
 from driftless.config import Config
 from driftless.control import SETTINGS, Control, State
 from driftless.errors import SourceError
-from driftless.generation import Generation, begin_facts, define, generations, next_number
+from driftless.generation import Generation, begin_facts, define, newest, next_number
 from driftless.kafka import Kafka
 from driftless.registry import TopicLog, first_epoch
 from driftless.table import Table
@@ -81,19 +81,13 @@ def _database(config: Config, places: Places, tables: dict[str, Table]) -> list[
 
     for name, table in tables.items():
         if table.needs_full_identity and table.replica_identity != "f":
-            add(
-                "change",
-                f"table {name}",
-                "replica identity full, so that large values an UPDATE did not touch stay in the log",
-                f"alter table {quoted(name)} replica identity full",
-            )
+            why = ", so that large values an UPDATE did not touch stay in the log"
         elif table.replica_identity not in ("d", "f"):
-            add(
-                "change",
-                f"table {name}",
-                "replica identity full: as it is, Postgres would refuse its updates, or the log would not hold its key",
-                f"alter table {quoted(name)} replica identity full",
-            )
+            why = ": as it is, Postgres would refuse its updates, or the log would not hold its key"
+        else:
+            continue
+        statement = f"alter table {quoted(name)} replica identity full"
+        add("change", f"table {name}", f"replica identity full{why}", statement)
     publication = names.publication(config.name)
     carried, wanted = places.source.publication(publication), set(tables)
     if carried is None:
@@ -236,16 +230,15 @@ def _followers(config: Config, places: Places, tables: dict[str, Table], state: 
         table = tables.get(config.table_of(name))
         if table is None:
             continue
-        known = generations(state, name)
         wanted = define(config, name, table, number=next_number(state, name))
-        newest = known[max(known)] if known else None
-        if newest is not None and newest.fingerprint == wanted.fingerprint:
+        before = newest(state, name)
+        if before is not None and before.fingerprint == wanted.fingerprint:
             continue
         what = f"generation {wanted.number} of the view {wanted.view} in {wanted.kind}"
-        if newest is not None:
-            what += f", beside the live one, which it replaces when it is built: {', '.join(_changed(newest, wanted))}"
+        if before is not None:
+            what += f", beside the live one, which it replaces when it is built: {', '.join(_changed(before, wanted))}"
         do = _bind(places.control.write, begin_facts(name, wanted))
-        actions.append(Action("create" if newest is None else "rebuild", f"follower {name}", what, do=do))
+        actions.append(Action("create" if before is None else "rebuild", f"follower {name}", what, do=do))
     return actions
 
 

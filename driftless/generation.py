@@ -86,6 +86,17 @@ def generations(state: State, follower: str) -> dict[int, Generation]:
     return {n: Generation.from_json(n, facts[str(n)].value) for n in sorted(map(int, facts))}
 
 
+def newest(state: State, follower: str) -> Generation | None:
+    """The generation that was begun last."""
+    known = generations(state, follower)
+    return known[max(known)] if known else None
+
+
+def label(follower: str, number: int) -> str:
+    """What to call a generation before an operator."""
+    return follower if number == 1 else f"{follower} (generation {number})"
+
+
 def next_number(state: State, follower: str) -> int:
     """A number that no generation of this follower ever had: an old one's leftovers must not meet a new one's."""
     last = state.get(f"last/{follower}") or {"number": 0}

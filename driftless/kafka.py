@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from confluent_kafka import (
+    OFFSET_END,
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -145,13 +146,13 @@ class Kafka:
         """The first offset of each partition whose record is not older than `time`, in seconds since 1970."""
         spec = OffsetSpec.for_timestamp(int(time * 1000))
         ends = self.committed_ends(topic, partitions)
-        with _reachable(self._config.bootstrap):
-            wanted = {TopicPartition(topic, p): spec for p in range(partitions)}
-            futures = self._admin.list_offsets(wanted, request_timeout=TIMEOUT)
-            found = {partition.partition: future.result().offset for partition, future in futures.items()}
-        return {p: ends[p] if offset < 0 else offset for p, offset in found.items()}
+        found = self._offsets({topic: partitions}, spec, IsolationLevel.READ_COMMITTED, none=OFFSET_END)[topic]
+        return {p: ends[p] if offset == OFFSET_END else offset for p, offset in found.items()}
 
-    def _offsets(self, topics: Mapping[str, int], spec: OffsetSpec, isolation: IsolationLevel) -> dict[str, Offsets]:
+    def _offsets(
+        self, topics: Mapping[str, int], spec: OffsetSpec, isolation: IsolationLevel, *, none: int | None = None
+    ) -> dict[str, Offsets]:
+        """`none`: what stands for no such offset, where that is an answer."""
         wanted = {TopicPartition(topic, p): spec for topic, count in topics.items() for p in range(count)}
         with _reachable(self._config.bootstrap):
             futures = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=TIMEOUT)
@@ -164,7 +165,7 @@ class Kafka:
                         # The client keeps the leaders it knows for minutes; only asking for all topics renews them.
                         self._admin.list_topics(timeout=TIMEOUT)
                     raise
-                if offset < 0:
+                if offset < 0 and offset != none:
                     # A partition without a leader, as while a broker restarts, is answered with -1001 and no error.
                     place = f"{partition.topic}/{partition.partition}"
                     raise SourceUnavailable(f"Kafka at {self._config.bootstrap} has no offset of {place} for now")

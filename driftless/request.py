@@ -62,20 +62,6 @@ def is_running(state: State, follower: str, now: float) -> bool:
     return lease is not None and bool(lease.value["held"]) and now - lease.time <= LEASE_SECONDS
 
 
-def watch(control: Control, until: Callable[[State], bool], seconds: float = float("inf")) -> bool:
-    """Follow the control topic until `until` is true of it; False when the time is up before."""
-    deadline = time.monotonic() + seconds
-    reader = ControlReader(control)
-    try:
-        while not until(reader.state):
-            if time.monotonic() > deadline:
-                return False
-            reader.poll(0.5)
-    finally:
-        reader.close()
-    return True
-
-
 class ControlReader:
     """The control topic's state, kept up as records arrive."""
 
@@ -85,13 +71,25 @@ class ControlReader:
         self._consumer = control.kafka.consumer(**{"isolation.level": "read_uncommitted"})
         self._consumer.assign([TopicPartition(control.topic, 0, end)])
 
-    def poll(self, seconds: float = 0.0) -> bool:
-        """Take in what has arrived, waiting at most `seconds` for the first; whether there was anything."""
-        messages = self._consumer.consume(500, seconds)
-        for message in messages:
+    def poll(self, seconds: float = 0.0) -> None:
+        """Take in what has arrived, waiting at most `seconds` for the first."""
+        first = self._consumer.poll(seconds)
+        # `consume` would wait for as many as it is asked for.
+        for message in [] if first is None else [first, *self._consumer.consume(500, 0)]:
             if message.error() is None:
                 absorb(self.state.facts, message)
-        return bool(messages)
+
+    def follow(self, until: Callable[[State], bool], seconds: float) -> None:
+        """Take in what arrives until `until` is true of the state, or the time is up."""
+        deadline = time.monotonic() + seconds
+        while not until(self.state) and (left := deadline - time.monotonic()) > 0:
+            self.poll(min(left, 0.5))
+
+    def __enter__(self) -> ControlReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         self._consumer.close()

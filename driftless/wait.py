@@ -19,17 +19,15 @@ def wait_for(
     Writes a marker itself, so that an idle source does not make anybody wait for the next heartbeat.
     """
     deadline = time.monotonic() + timeout
-    reader = ControlReader(control)
-    try:
-        late = [name for name in followers if not _has(reader.state, name, lsn)]
-        if late and emit_marker() < lsn:
+
+    def late(state: State) -> list[str]:
+        return [name for name in followers if not _has(state, name, lsn)]
+
+    with ControlReader(control) as reader:
+        if late(reader.state) and emit_marker() < lsn:
             raise SourceError(f"the source has not reached the position {lsn:#x} itself")
-        while late and (left := deadline - time.monotonic()) > 0:
-            reader.poll(min(left, 0.5))
-            late = [name for name in late if not _has(reader.state, name, lsn)]
-    finally:
-        reader.close()
-    return late
+        reader.follow(lambda state: not late(state), deadline - time.monotonic())
+        return late(reader.state)
 
 
 def _has(state: State, follower: str, lsn: int) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from driftless.config import Config, milliseconds
-from driftless.control import State
+from driftless.control import Fact, State
 from driftless.errors import ConfigError, Fenced, SinkError, SinkUnavailable, SourceError, SyncError
 from driftless.generation import Generation, end_keys, generations
 from driftless.kafka import Kafka
@@ -102,7 +102,8 @@ class Follower:
         self._shared = shared
         self._added = added
         self._running: dict[int, _Running] = {}
-        self._ended: list[Progress] = []
+        self._facts: dict[str, Fact] = {}
+        self._known: dict[int, Generation] = {}
         self._promotion: threading.Thread | None = None
         self.refused: SyncError | None = None
         """Why the last promotion did not come about."""
@@ -211,7 +212,11 @@ class Follower:
         return {f"follower/{self.name}/{n}": r.progress.to_json() for n, r in self._running.items()}
 
     def _turn(self, state: State) -> Facts:
-        known = generations(state, self.name)
+        facts_now = state.under(f"generation/{self.name}")
+        if facts_now != self._facts:
+            # Many turns a second, and a generation's facts hold a whole table.
+            self._facts, self._known = facts_now, generations(state, self.name)
+        known = self._known
         paused = state.get(f"paused/{self.name}") is not None
         for n in known.keys() - self._running.keys():
             self._start(known[n], state)
@@ -338,12 +343,12 @@ class Follower:
 
     def drop(self, number: int) -> None:
         """Stop following a generation and remove it from its store."""
-        spec = self._running[number].follow.job.spec
+        follow = self._running[number].follow
         self._end(number)
-        sink = spec.open()
+        sink = follow.job.spec.open()
         try:
             sink.drop(number)
         finally:
             sink.close()
-        held = [held.key for held in self._shared.quarantine.read(self.name, number)]
-        self._shared.quarantine.write(self.name, number, {}, held)
+        follow.quarantine.load()
+        follow.quarantine.discard(None)

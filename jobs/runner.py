@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from driftless.config import Config
 from driftless.control import Control, State
 from driftless.errors import SourceError, SyncError
-from driftless.generation import define, generations
+from driftless.generation import define, newest
 from driftless.kafka import Kafka
 from driftless.lease import Lease
 from driftless.quarantine import QuarantineLog
@@ -64,13 +64,16 @@ class Runner:
         state = control.read()
         for line in unapplied(self._config, self._followers, state):
             report(line)
-        leases = self._lease(control, report)
-        reader = ControlReader(control)
         frontiers = FrontierReader(kafka, self._config.name)
+        leases: list[Lease] = []
         followers: list[Follower] = []
-        spark = None
-        try:
+        with ExitStack() as ending:
+            for name in self._followers:
+                leases.append(Lease(control, name, on_wait=report))
+                ending.callback(_give_back, leases[-1])
+            reader = ending.enter_context(ControlReader(control))
             spark = session(self._jars, memory=self._memory)
+            ending.callback(stop, spark)
             quarantine = QuarantineLog(kafka, self._config.name)
             shared = Shared(self._config, kafka, spark, Tail(spark), frontiers, quarantine)
             for name, lease in zip(self._followers, leases, strict=True):
@@ -78,16 +81,8 @@ class Runner:
                 follower.begin(reader.state)
                 followers.append(follower)
             frontiers.start()
+            ending.callback(frontiers.stop)
             self._watch(followers, reader, until_lsn, until_caught_up, until)
-            frontiers.stop()
-        finally:
-            for lease in leases:
-                if lease.held:
-                    with suppress(SyncError):
-                        lease.release({})
-            reader.close()
-            if spark is not None:
-                stop(spark)
         standing = [p for f in followers if not f.removed for p in f.progress]
         errors = [p.error for p in standing if p.error is not None]
         if errors:
@@ -97,17 +92,6 @@ class Runner:
             raise SourceError(
                 f"stopped before all was applied: {', '.join(late)}", hint="run it again: it goes on from there"
             )
-
-    def _lease(self, control: Control, report: Callable[[str], None]) -> list[Lease]:
-        leases: list[Lease] = []
-        try:
-            for name in self._followers:
-                leases.append(Lease(control, name, on_wait=report))
-        except SyncError:
-            for lease in leases:
-                lease.release({})
-            raise
-        return leases
 
     def _watch(
         self,
@@ -120,8 +104,9 @@ class Runner:
         """Turn after turn until all have ended, then give every lease back."""
         behind_at = time.monotonic()
         while any(f.alive for f in followers):
+            time.sleep(TURN_SECONDS)
             try:
-                reader.poll(TURN_SECONDS)
+                reader.poll()
             except (SyncError, KafkaException) as exc:
                 _log.info("the control topic cannot be read: %s", exc)
             for f in followers:
@@ -145,15 +130,20 @@ class Runner:
                 f.release()
 
 
+def _give_back(lease: Lease) -> None:
+    """Let another runner start at once, whatever ended this one."""
+    if lease.held:
+        with suppress(SyncError):
+            lease.release({})
+
+
 def unapplied(config: Config, followers: Sequence[str], state: State) -> Iterator[str]:
     """What of the configuration is not in force: generations are followed as they were begun."""
     for name in followers:
-        known = generations(state, name)
-        fact = state.get(f"table/{config.table_of(name)}")
-        if not known or fact is None:
+        begun, fact = newest(state, name), state.get(f"table/{config.table_of(name)}")
+        if begun is None or fact is None:
             continue
-        newest = known[max(known)]
-        if newest.fingerprint != define(config, name, Table.from_json(fact)).fingerprint:
+        if begun.fingerprint != define(config, name, Table.from_json(fact)).fingerprint:
             yield f"{name}: sync.yaml differs from what is followed; see `driftless plan`; `driftless apply` rebuilds"
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driftless.errors import SyncError
+from driftless.generation import label
 from driftless.kafka import Offsets
 from driftless.lsn import format_lsn
 from driftless.marker import Marker
@@ -60,7 +61,7 @@ class Progress:
     @property
     def follower(self) -> str:
         """What to call it before an operator."""
-        return self.name if self.generation == 1 else f"{self.name} (generation {self.generation})"
+        return label(self.name, self.generation)
 
     @property
     def done(self) -> int:

@@ -75,6 +75,11 @@ def _root(
     pass
 
 
+def say(line: str) -> None:
+    """Tell the operator what goes on, beside what a command prints."""
+    err.print(line, markup=False, soft_wrap=True)
+
+
 def load(file: Path) -> Config:
     """The configuration, whole and checked."""
     import sinks
@@ -82,22 +87,28 @@ def load(file: Path) -> Config:
     return configuration.load(file, {kind: sinks.config_model(kind) for kind in sinks.kinds()})
 
 
+def control_of(config: Config) -> Control:
+    return Control(Kafka(config.kafka), config.name)
+
+
 @contextmanager
 def reach(config: Config, *, admin: bool = False) -> Iterator[Any]:
+    """Everything that a plan looks at, with the rights of `admin_dsn` where that is asked for and given."""
     from connectors.connect import Connect
     from connectors.plan import Places
     from connectors.postgres import Postgres
 
-    kafka = Kafka(config.kafka)
+    control = control_of(config)
     with Postgres(config.source.dsn) as source:
         rights = Postgres(config.source.admin_dsn) if admin and config.source.admin_dsn else source
         try:
-            yield Places(source, rights, kafka, Connect(config.connect.url), Control(kafka, config.name))
+            yield Places(source, rights, control.kafka, Connect(config.connect.url), control)
         finally:
             rights.close()
 
 
 def chosen(config: Config, given: list[str]) -> list[str]:
+    """The followers that are named, all if none is. Raises ConfigError for one that is not configured."""
     from driftless.yamlfile import did_you_mean
 
     for name in given:

@@ -4,86 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from driftless.cli.base import chosen, err
+from driftless.cli.base import chosen, control_of, err, load, say
+from driftless.cli.run import run_here
 from driftless.config import Config
 from driftless.control import LEASE_SECONDS, Control, State
 from driftless.errors import ConfigError, Fenced, SinkError
-from driftless.generation import generations
-from driftless.kafka import Kafka
+from driftless.generation import generations, label
 from driftless.progress import show
-from driftless.request import Request, answered, ask, is_running, watch
+from driftless.request import ControlReader, answered, ask, is_running
 
 
-def control_of(config: Config) -> Control:
-    return Control(Kafka(config.kafka), config.name)
-
-
-def applied(config: Config, control: Control, follower: str) -> State:
-    """The pipeline's state, for a follower that is configured and has been applied."""
+def opened(file: Path, follower: str) -> tuple[Config, Control, State]:
+    """The configuration and the pipeline's state, for a follower that is configured and has been applied."""
+    config = load(file)
     chosen(config, [follower])
+    control = control_of(config)
     state = control.read()
     if not generations(state, follower):
         raise ConfigError(f"the follower `{follower}` has not been applied yet", hint="run `driftless apply` first")
-    return state
+    return config, control, state
 
 
 def fulfil(config: Config, control: Control, follower: str, verb: str, **arguments: object) -> dict[str, Any]:
     """Ask, and return the answer. Raises SinkError with the reason where it is refused."""
     request = ask(control, follower, verb, **arguments)
-    have_done(config, control, follower, lambda state: answered(state, request) is not None)
-    answer = answered(control.read(), request)
+    answer = answered(have_done(config, control, follower, lambda state: bool(answered(state, request))), request)
     assert answer is not None
     if answer["error"]:
         raise SinkError(str(answer["error"]))
     return answer
 
 
-def have_done(config: Config, control: Control, follower: str, done: Callable[[State], bool]) -> None:
-    """Return when `done` is true of the control topic. Where nobody runs the follower, run it here until then."""
+def have_done(config: Config, control: Control, follower: str, done: Callable[[State], bool]) -> State:
+    """The control topic once `done` is true of it. Where nobody runs the follower, run it here until then."""
     try:
         while not done(state := control.read()):
             if is_running(state, follower, control.now()):
-                with _shown(follower) as seen:
-                    watch(control, lambda state: seen(state) or done(state), LEASE_SECONDS)
-            else:
-                try:
-                    _run_here(config, follower, done)
-                except Fenced:
-                    err.print(f"{follower}: somebody else runs it now: waiting for them", markup=False)
+                with _shown(follower) as seen, ControlReader(control) as reader:
+                    reader.follow(lambda state: seen(state) or done(state), LEASE_SECONDS)
+                continue
+            say(f"nobody runs {follower}: running it here until this is done")
+            try:
+                if run_here(config, [follower], until=done):
+                    raise KeyboardInterrupt
+            except Fenced:
+                say(f"{follower}: somebody else runs it now: waiting for them")
     except KeyboardInterrupt:
-        err.print("what was asked for stays in the control topic, and is done when the follower runs")
+        say("what was asked for stays in the control topic, and is done when the follower runs")
         raise
-
-
-def _run_here(config: Config, follower: str, done: Callable[[State], bool]) -> None:
-    import signal
-
-    from jobs.runner import Runner
-    from stack import fetch
-
-    err.print(f"nobody runs {follower}: running it here until this is done", markup=False)
-    runner = Runner(config, [follower], fetch(["spark"], lambda line: err.print(line, markup=False))["spark"])
-    interrupted = []
-
-    def end(*_: object) -> None:
-        interrupted.append(True)
-        runner.stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
-    with show(runner.progress, err):
-        runner.run(until=done, report=lambda line: err.print(line, markup=False))
-    if interrupted:
-        raise KeyboardInterrupt
+    return state
 
 
 class _Told:
     """Where a generation stands, as its runner has told the control topic."""
 
     def __init__(self, follower: str, number: int) -> None:
-        self.follower = follower if number == 1 else f"{follower} (generation {number})"
+        self.follower = label(follower, number)
         self.fact: Mapping[str, Any] = {}
 
     @property
@@ -120,6 +99,3 @@ def _shown(follower: str) -> Iterator[Callable[[State], bool]]:
 
     with show(standings, err):
         yield seen
-
-
-__all__ = ["Request", "applied", "control_of", "fulfil", "have_done"]

@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from driftless.cli.base import NO, SYNC, File, Json, app, load, out
-from driftless.cli.fulfil import applied, control_of, fulfil, have_done
+from driftless.cli.base import NO, SYNC, File, Json, app, out
+from driftless.cli.fulfil import fulfil, have_done, opened
 from driftless.config import Config
 from driftless.control import Control, State
 from driftless.errors import ConfigError, SinkError
-from driftless.generation import Generation, begin_facts, define, generations, next_number
+from driftless.generation import Generation, begin_facts, define, generations, newest, next_number
 from driftless.kafka import Offsets
 from driftless.registry import TopicLog
 from driftless.table import Table
@@ -37,12 +37,9 @@ def rebuild(
 
     Example: `driftless rebuild product-search`
     """
-    config = load(file)
-    control = control_of(config)
-    generation = _begin(config, control, applied(config, control, follower), follower, by_itself=not no_promote)
-    number = generation.number
-    have_done(config, control, follower, lambda state: _is_over(state, follower, number))
-    state = control.read()
+    config, control, state = opened(file, follower)
+    number = _begin(config, control, state, follower, by_itself=not no_promote).number
+    state = have_done(config, control, follower, lambda state: _is_over(state, follower, number))
     found, fact = generations(state, follower).get(number), state.get(f"follower/{follower}/{number}") or {}
     promoted = found is not None and found.promoted_at is not None
     if found is None or not (promoted or (no_promote and fact.get("built"))):
@@ -58,20 +55,25 @@ def rebuild(
 
 def _begin(config: Config, control: Control, state: State, follower: str, *, by_itself: bool) -> Generation:
     """The generation that is being built already, if it is the one that is wanted; else a new one, begun now."""
-    table = state.get(f"table/{config.table_of(follower)}")
-    if table is None:
-        raise ConfigError(f"the table of `{follower}` has not been applied yet", hint="run `driftless apply` first")
+    table = Table.from_json(_of_table(config, state, follower, "table"))
     if state.get(f"paused/{follower}") is not None:
         raise SinkError(f"{follower} is paused", hint=f"`driftless resume {follower}` first")
-    wanted = define(config, follower, Table.from_json(table), number=next_number(state, follower), by_itself=by_itself)
-    known = generations(state, follower)
-    newest = known[max(known)]
-    fact = state.get(f"follower/{follower}/{newest.number}") or {}
-    same = (newest.fingerprint, newest.by_itself) == (wanted.fingerprint, by_itself)
-    if same and newest.promoted_at is None and fact.get("state") != "failed" and not fact.get("live"):
-        return newest
+    wanted = define(config, follower, table, number=next_number(state, follower), by_itself=by_itself)
+    begun = newest(state, follower)
+    if begun is not None and (begun.fingerprint, begun.by_itself) == (wanted.fingerprint, by_itself):
+        fact = state.get(f"follower/{follower}/{begun.number}") or {}
+        if begun.promoted_at is None and fact.get("state") != "failed" and not fact.get("live"):
+            return begun
     control.write(begin_facts(follower, wanted))
     return wanted
+
+
+def _of_table(config: Config, state: State, follower: str, kind: str) -> dict[str, object]:
+    """A fact of the table that the follower's view is made of."""
+    fact = state.get(f"{kind}/{config.table_of(follower)}")
+    if fact is None:
+        raise ConfigError(f"the table of `{follower}` has not been applied yet", hint="run `driftless apply` first")
+    return fact
 
 
 def _is_over(state: State, follower: str, number: int) -> bool:
@@ -96,9 +98,8 @@ def promote(
 
     Example: `driftless promote product-search --generation 1`
     """
-    config = load(file)
-    control = control_of(config)
-    known = generations(applied(config, control, follower), follower)
+    config, control, state = opened(file, follower)
+    known = generations(state, follower)
     if generation not in known:
         listed = ", ".join(map(str, known))
         raise ConfigError(f"{follower} has no generation {generation}; there is {listed}")
@@ -119,13 +120,8 @@ def replay(
 
     Examples: `driftless replay product-cache --from start`, `--from 2026-03-01T12:00Z`
     """
-    config = load(file)
-    control = control_of(config)
-    state = applied(config, control, follower)
-    epochs = state.get(f"epochs/{config.table_of(follower)}")
-    if epochs is None:
-        raise ConfigError(f"the table of `{follower}` has not been applied yet", hint="run `driftless apply` first")
-    offsets = _offsets(control, TopicLog.from_json(epochs), begin)
+    config, control, state = opened(file, follower)
+    offsets = _offsets(control, TopicLog.from_json(_of_table(config, state, follower, "epochs")), begin)
     answer = fulfil(config, control, follower, "replay", begin={str(p): o for p, o in offsets.items()})
     result = {key: answer[key] for key in ("written", "stale", "left")}
     if as_json:

@@ -6,17 +6,15 @@ from typing import Annotated
 
 import typer
 
-from driftless.cli.base import SYNC, File, app, load, out
-from driftless.cli.fulfil import applied, control_of, fulfil
+from driftless.cli.base import SYNC, File, app, out
+from driftless.cli.fulfil import fulfil, opened
 from driftless.cli.generations import Follower
 
 
 @app.command()
 def pause(follower: Follower, file: File = SYNC) -> None:
     """Hold one follower where it stands; the others go on. It stays paused until `resume`, also over restarts."""
-    config = load(file)
-    control = control_of(config)
-    applied(config, control, follower)
+    _, control, _ = opened(file, follower)
     control.write({f"paused/{follower}": {}})
     out.print(f"{follower}: paused; `driftless resume {follower}` lets it go on")
 
@@ -24,9 +22,7 @@ def pause(follower: Follower, file: File = SYNC) -> None:
 @app.command()
 def resume(follower: Follower, file: File = SYNC) -> None:
     """Let a paused follower go on from where it stands."""
-    config = load(file)
-    control = control_of(config)
-    state = applied(config, control, follower)
+    _, control, state = opened(file, follower)
     if state.get(f"paused/{follower}") is None:
         out.print(f"{follower}: was not paused")
         return
@@ -44,9 +40,7 @@ def remove(
 
     Take it out of sync.yaml afterwards, or the next `apply` makes it anew.
     """
-    config = load(file)
-    control = control_of(config)
-    applied(config, control, follower)
+    config, control, _ = opened(file, follower)
     fulfil(config, control, follower, "remove", drop=drop)
     out.print(f"{follower}: removed{', and its documents' if drop else '; its documents stay in the store'}")
     out.print("take it out of sync.yaml, or the next `apply` makes it anew")

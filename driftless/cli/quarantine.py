@@ -9,13 +9,17 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as Grid
 
-from driftless.cli.base import NO, SYNC, YES, File, Json, app, chosen, err, load, out
-from driftless.cli.fulfil import applied, control_of, fulfil
+from driftless.cli.base import NO, SYNC, YES, File, Json, app, chosen, load, out
+from driftless.cli.fulfil import fulfil, opened
 from driftless.cli.generations import Follower
+from driftless.cli.run import spark_jars
 from driftless.config import Config
+from driftless.control import State
 from driftless.errors import ConfigError
+from driftless.generation import Generation, generations
 from driftless.kafka import Kafka
 from driftless.quarantine import Held, QuarantineLog
+from driftless.version import split_version
 
 commands = typer.Typer(no_args_is_help=True, help="Documents that a store refused: see them, try again, let them go.")
 app.add_typer(commands, name="quarantine")
@@ -62,7 +66,8 @@ def _since(held: Held) -> str:
 
 
 def _facts(held: Held) -> dict[str, Any]:
-    return {**vars(held), "epoch": held.version >> 48, "offset": held.version & ((1 << 48) - 1)}
+    epoch, offset = split_version(held.version)
+    return {**vars(held), "epoch": epoch, "offset": offset}
 
 
 @commands.command()
@@ -74,16 +79,15 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show one document that is held back: the whole reason, and with --values what it holds."""
-    config = load(file)
-    control = control_of(config)
-    applied(config, control, follower)
+    config, control, state = opened(file, follower)
     found = [held for held in QuarantineLog(control.kafka, config.name).read(follower) if held.key == key]
     if not found:
         raise ConfigError(f"{follower}: `{key}` is not quarantined; see `driftless quarantine list {follower}`")
     facts = [_facts(held) for held in found]
     if values:
         for fact in facts:
-            fact["document"] = _document(config, follower, fact["generation"], key)
+            generation = generations(state, follower)[fact["generation"]]
+            fact["document"] = _document(config, control.kafka, state, follower, generation, key)
     if as_json:
         print(json.dumps(facts))
         return
@@ -92,27 +96,20 @@ def show(
             out.print(f"{name:<11} {value}", markup=False, soft_wrap=True)
 
 
-def _document(config: Config, follower: str, number: int, key: str) -> Any:
+def _document(config: Config, kafka: Kafka, state: State, follower: str, generation: Generation, key: str) -> Any:
     """The newest document of a key, made of the log as the follower makes it."""
-    from driftless.generation import generations
     from jobs.follower import make_job
     from jobs.look import newest_document
-    from stack import fetch
 
-    control = control_of(config)
-    state = control.read()
-    job = make_job(config, follower, generations(state, follower)[number], state, control.kafka)
-    jars = fetch(["spark"], lambda line: err.print(line, markup=False))["spark"]
-    document = newest_document(job, control.kafka, jars, key)
+    job = make_job(config, follower, generation, state, kafka)
+    document = newest_document(job, kafka, spark_jars(), key)
     return None if document is None else json.loads(document)
 
 
 @commands.command()
 def retry(follower: Follower, keys: Keys = None, file: File = SYNC, generation: Number = None) -> None:
     """Give the newest state of quarantined documents to the store again. Exits 1 when it still refuses some."""
-    config = load(file)
-    control = control_of(config)
-    applied(config, control, follower)
+    config, control, _ = opened(file, follower)
     answer = fulfil(config, control, follower, "retry", keys=keys or None, generation=generation)
     out.print(f"{follower}: {answer['written']:,} written, {answer['left']:,} still quarantined")
     raise typer.Exit(NO if answer["left"] else YES)
@@ -121,8 +118,6 @@ def retry(follower: Follower, keys: Keys = None, file: File = SYNC, generation: 
 @commands.command()
 def discard(follower: Follower, keys: Keys = None, file: File = SYNC, generation: Number = None) -> None:
     """Let quarantined documents go without writing them: the follower then lacks them, until they change."""
-    config = load(file)
-    control = control_of(config)
-    applied(config, control, follower)
+    config, control, _ = opened(file, follower)
     answer = fulfil(config, control, follower, "discard", keys=keys or None, generation=generation)
     out.print(f"{follower}: {answer['discarded']:,} discarded")

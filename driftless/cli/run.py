@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
-from typing import Annotated
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from driftless.cli.base import SYNC, File, app, chosen, err, load, reach
+from driftless.cli.base import SYNC, File, app, chosen, err, load, reach, say
 from driftless.config import Config
 from driftless.errors import SourceError
 
@@ -21,24 +23,40 @@ def run(
     memory: Annotated[str, typer.Option("--memory", help="Heap of the Spark driver.")] = "1g",
 ) -> None:
     """Follow until stopped with Ctrl-C or SIGTERM. Several processes may share the followers between them."""
+    config = load(file)
+    followers = chosen(config, names or [])
+    until_lsn = _position_to_reach(config) if until_caught_up else None
+    run_here(config, followers, memory=memory, until_lsn=until_lsn, until_caught_up=until_caught_up)
+
+
+def run_here(config: Config, followers: list[str], *, memory: str = "1g", **until: Any) -> bool:
+    """Run followers in this process, until a signal or as `Runner.run` has it; whether it was a signal."""
     from driftless.progress import show
     from jobs.runner import Runner
+
+    runner = Runner(config, followers, spark_jars(), memory=memory)
+    interrupted = threading.Event()
+
+    def end(*_: object) -> None:
+        interrupted.set()
+        runner.stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    with show(runner.progress, err):
+        runner.run(report=say, **until)
+    return interrupted.is_set()
+
+
+def spark_jars() -> Sequence[Path]:
+    """What Spark needs beside the Python package; spark-submit has been told of it already."""
     from jobs.spark import submitted
     from stack import fetch
 
-    config = load(file)
-    followers = chosen(config, names or [])
-    say: Callable[[str], None] = lambda line: err.print(line, markup=False, soft_wrap=True)  # noqa: E731
-    until_lsn = _position_to_reach(config, say) if until_caught_up else None
-    jars = [] if submitted() else fetch(["spark"], say)["spark"]
-    runner = Runner(config, followers, jars, memory=memory)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: runner.stop.set())
-    with show(runner.progress, err):
-        runner.run(until_lsn=until_lsn, until_caught_up=until_caught_up, report=say)
+    return [] if submitted() else fetch(["spark"], say)["spark"]
 
 
-def _position_to_reach(config: Config, say: Callable[[str], None]) -> int | None:
+def _position_to_reach(config: Config) -> int | None:
     """A marker written now, when source and connector work: all that is committed comes before it."""
     from driftless import names
 

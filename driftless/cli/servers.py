@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from driftless.cli.base import Json, app, err, out
+from driftless.cli.base import Json, app, out, say
 
 
 @app.command()
@@ -21,7 +21,7 @@ def up(
     """
     from stack import Stack
 
-    endpoints = Stack(name).up(lambda line: err.print(line, markup=False, soft_wrap=True))
+    endpoints = Stack(name).up(say)
     if as_json:
         print(json.dumps(vars(endpoints)))
         return
@@ -39,7 +39,7 @@ def down(
     from stack import Stack
 
     stack = Stack(name)
-    stopped = stack.down(lambda line: err.print(line, markup=False, soft_wrap=True))
+    stopped = stack.down(say)
     if purge:
         stack.destroy()
     out.print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")

@@ -9,11 +9,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as Grid
 
-from driftless.cli.base import NO, SYNC, UNREACHABLE, YES, File, Json, app, chosen, err, load, out
+from driftless.cli.base import NO, SYNC, UNREACHABLE, YES, File, Json, app, chosen, control_of, err, load, out, say
 from driftless.config import Config
-from driftless.control import Control
 from driftless.errors import ConfigError, SourceUnavailable
-from driftless.kafka import Kafka
 from driftless.lsn import parse_lsn
 from driftless.status import SourceStatus, status
 
@@ -23,7 +21,7 @@ def _facts(config: Config) -> dict[str, Any]:
     from connectors.postgres import Postgres
     from driftless import names
 
-    control = Control(Kafka(config.kafka), config.name)
+    control = control_of(config)
     state = control.read()
     source = SourceStatus()
     try:
@@ -33,7 +31,7 @@ def _facts(config: Config) -> dict[str, Any]:
                 postgres.lsn(), slot.name if slot else None, slot.lag_bytes if slot else None, postgres.clock()
             )
     except SourceUnavailable as exc:
-        err.print(f"{exc}", markup=False, soft_wrap=True)
+        say(str(exc))
     return status(config, state, source, control.now())
 
 
@@ -108,7 +106,7 @@ def wait(
         raise ConfigError(f"--lsn: {exc}") from None
     followers = chosen(config, [follower] if follower else [])
     with Postgres(config.source.dsn) as source:
-        late = wait_for(Control(Kafka(config.kafka), config.name), followers, target, timeout, source.emit_marker)
+        late = wait_for(control_of(config), followers, target, timeout, source.emit_marker)
     if late:
         err.print(f"not yet there after {timeout:g} s: {', '.join(late)}", markup=False)
         raise typer.Exit(NO)

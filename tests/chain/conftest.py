@@ -10,7 +10,7 @@ import pytest
 
 from stack import Endpoints, Stack
 from tests.compare import View
-from tests.pipeline import Pipeline
+from tests.pipeline import Job, Pipeline
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -33,6 +33,12 @@ def make_pipeline(
         stack.up()  # what a test that failed has left down
     for pipeline in made:
         pipeline.remove()
+
+
+def running(pipeline: Pipeline) -> Job:
+    """The run of all followers: the one that goes on, or a new one."""
+    going = [job for job in pipeline.jobs() if job.running]
+    return going[-1] if going else pipeline.run()
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from stack import Stack
-from tests.chain.conftest import MakePipeline
+from tests.chain.conftest import MakePipeline, running
 from tests.chain.monitor import COUNTERS, Monitor
 from tests.compare import View
 from tests.pipeline import Job, Pipeline, until
@@ -54,8 +54,7 @@ def rng(request: pytest.FixtureRequest) -> random.Random:
 @pytest.fixture
 def job(pipeline: Pipeline) -> Job:
     """The run of all followers."""
-    running = [job for job in pipeline.jobs() if job.running]
-    return running[-1] if running else pipeline.run()
+    return running(pipeline)
 
 
 @pytest.fixture

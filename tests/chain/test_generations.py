@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.chain.conftest import MakePipeline
+from tests.chain.conftest import MakePipeline, running
 from tests.compare import OpenSearch, View
 from tests.pipeline import Job, Pipeline, until
 
@@ -30,8 +30,7 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
 @pytest.fixture(autouse=True)
 def job(pipeline: Pipeline) -> Job:
     """The run of all followers."""
-    running = [job for job in pipeline.jobs() if job.running]
-    job = running[-1] if running else pipeline.run()
+    job = running(pipeline)
     pipeline.wait()
     return job
 

@@ -207,7 +207,7 @@ class Pipeline:
         message = {"prefix": names.MARKER_PREFIX, "content": content}
         record = json.dumps({"op": "m", "message": message, "source": {"lsn": time.time_ns() // 1000}})
         producer = self.kafka.producer()
-        producer.produce(names.message_topic(self.name), record.encode())
+        producer.produce(names.message_topic(self.name), record.encode(), names.MARKER_PREFIX.encode())
         producer.flush(30)
 
     # -- the command --------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from connectors.plan import Places, same_topic
+from connectors.capture import same_topic
+from connectors.places import Places
 from connectors.postgres import Postgres, captured_tables
 from connectors.relations import column_meetings, meetings, relation_obstacles, table_obstacles, topic_meetings
 from connectors.rights import missing_rights

@@ -101,7 +101,7 @@ class Connect:
 
 def _message(answer: urllib3.BaseHTTPResponse) -> str:
     try:
-        return str(answer.json()["message"]).splitlines()[0]
+        return "; ".join(str(answer.json()["message"]).splitlines()[:5])
     except (ValueError, KeyError, IndexError):
         return answer.data[:200].decode(errors="replace")
 

@@ -16,6 +16,8 @@ MAX_MESSAGE_BYTES = 16 << 20
 PRINTED = {"IntervalStyle": "postgres", "bytea_output": "hex", "lc_monetary": "C"}
 """How Debezium's sessions print values, whatever the server, the database or the role are set to."""
 INFINITE_DAYS = {"infinity": 2146033979, "-infinity": -2147472691}
+CHUNK_ROWS = 10_000
+"""Rows that are read at a time of a table that is added: between two chunks a heartbeat is waited for, at worst."""
 HEARTBEAT_MS = 500
 """How often a marker is written when nobody waits for one: bounds how old an idle follower seems."""
 
@@ -55,8 +57,22 @@ def connector_settings(
         # Types that Debezium does not know come as the text that Postgres prints, and that is as these options say.
         "include.unknown.datatypes": "true",
         "database.options": " ".join(f"-c {name}={value}" for name, value in PRINTED.items()),
+        # What stands for a large value that the source's log left out; followers stop at it.
+        "unavailable.value.placeholder": names.unavailable(config.name),
         # A value that it cannot convert would be null without a word.
         "event.converting.failure.handling.mode": "fail",
+        # A table that is added, or changed, is read while the others stream, without writing to the database.
+        "read.only": "true",
+        "incremental.snapshot.chunk.size": str(CHUNK_ROWS),
+        # By a table: signals of a topic are read in another thread than the stream, and both then read chunks. The
+        # thread that polls would take up the table's signals as well, so it is hardly ever to come round.
+        "signal.enabled.channels": "source",
+        "signal.data.collection": names.signal_table(config.name),
+        "signal.poll.interval.ms": str((1 << 31) - 1),
+        "notification.enabled.channels": "sink",
+        "notification.sink.topic.name": names.notification_topic(config.name),
+        # Other applications' messages are none of ours.
+        "message.prefix.include.list": f"{names.MARKER_PREFIX}.*",
         "heartbeat.interval.ms": str(HEARTBEAT_MS),
         "heartbeat.action.query": marker_sql(),
         "tombstones.on.delete": "true",
@@ -94,7 +110,7 @@ def connector_settings(
         settings["column.exclude.list"] = ",".join(excluded)
     # Debezium takes a comma for the end of a name, and has no way to quote a dot.
     plain = {name: table for name, table in sorted(tables.items()) if not set(name) & set(',"')}
-    dated = {name: table for name, table in plain.items() if any(map(_is_date, table.columns))}
+    dated = {name: table for name, table in plain.items() if any(map(is_date, table.columns))}
     if dated:
         settings["snapshot.select.statement.overrides"] = ",".join(dated)
     for name, table in dated.items():
@@ -115,7 +131,7 @@ def _refused(table: Table | None) -> list[str]:
     return [] if table is None else [column.name for column in table.columns if refusal(column) is not None]
 
 
-def _is_date(column: Column) -> bool:
+def is_date(column: Column) -> bool:
     return column.type == "date" and column.kind == "b" and not column.array and refusal(column) is None
 
 
@@ -124,7 +140,7 @@ def _snapshot_select(table: Table) -> str:
     shown = []
     for column in table.columns:
         name = quoted_column(column.name)
-        if _is_date(column):
+        if is_date(column):
             # The ends of the calendar that changes have for infinity.
             ends = " ".join(f"when '{end}' then {days}" for end, days in INFINITE_DAYS.items())
             shown.append(f"case {name} {ends} else {name} - date '1970-01-01' end as {name}")
@@ -133,14 +149,17 @@ def _snapshot_select(table: Table) -> str:
     return f"select {', '.join(shown)} from {quoted(table.full_name)}"
 
 
+_FLEETING = {"cleanup.policy": "delete", "retention.ms": str(milliseconds("7d"))}
+
+
 def topic_plan(config: Config) -> dict[str, tuple[int, dict[str, str]]]:
     """Every topic but the control topic: name -> (partitions, settings that must hold)."""
     common = {"max.message.bytes": str(MAX_MESSAGE_BYTES)}
     plan: dict[str, tuple[int, dict[str, str]]] = {
-        names.message_topic(config.name): (
-            1,
-            {**common, "cleanup.policy": "delete", "retention.ms": str(milliseconds("1d")), "segment.ms": "3600000"},
-        ),
+        # Compacted: the newest marker, and the newest TRUNCATE of each table, are kept for whoever was away.
+        names.message_topic(config.name): (1, {**common, "cleanup.policy": "compact", "segment.ms": "600000"}),
+        names.table_topic(config.name, names.signal_table(config.name)): (1, _FLEETING),
+        names.notification_topic(config.name): (1, _FLEETING),
         names.quarantine_topic(config.name): (1, {**common, **quarantine.SETTINGS}),
         names.heartbeat_topic(config.name): (1, {**common, "cleanup.policy": "compact", "segment.ms": "3600000"}),
     }

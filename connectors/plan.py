@@ -2,50 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
-from connectors.connect import Connect
+from connectors.capture import plan_capture, plan_removal
 from connectors.connector import connector_settings, topic_plan
-from connectors.postgres import Postgres, captured_tables, quoted
+from connectors.objects import missing_objects
+from connectors.places import Action, Places, bind
+from connectors.postgres import captured_tables, quoted
 from connectors.rights import missing_rights
 from driftless import names
 from driftless.config import Config
-from driftless.control import SETTINGS, Control, State
+from driftless.control import SETTINGS, State
 from driftless.errors import SourceError
 from driftless.generation import Generation, begin_facts, define, newest, next_number
-from driftless.kafka import Kafka
-from driftless.registry import TopicLog, first_epoch
 from driftless.table import Table
 
 START_SECONDS = 120.0
 """How long `apply` waits for the connector to run: creating the slot waits for every open transaction."""
-
-
-@dataclass(frozen=True)
-class Action:
-    """One step: what it is (`create`, `change`), of what, and for the database the SQL that a DBA could run instead."""
-
-    verb: str
-    what: str
-    detail: str = ""
-    sql: str | None = None
-    do: Callable[[], None] = field(default=lambda: None, compare=False)
-
-    def __str__(self) -> str:
-        return f"{self.verb} {self.what}{': ' + self.detail if self.detail else ''}"
-
-
-@dataclass
-class Places:
-    """Where a plan looks and acts."""
-
-    source: Postgres
-    admin: Postgres
-    kafka: Kafka
-    connect: Connect
-    control: Control
 
 
 def make_plan(config: Config, places: Places, secret: str | None) -> list[Action]:
@@ -53,13 +26,17 @@ def make_plan(config: Config, places: Places, secret: str | None) -> list[Action
     tables = {name: table for name, table in captured_tables(places.source, config).items() if table is not None}
     existing = places.kafka.topics()
     state = places.control.read() if places.control.topic in existing else State({})
+    capture = plan_capture(config, places, tables, state, existing)
     return [
         *_rights(config, places, tables),
         *_database(config, places, tables),
         *_topics(config, places, existing),
-        *_facts(config, places, tables, state, existing),
+        *capture.facts,
         *_connector(config, places, secret, tables),
-        *_followers(config, places, tables, state),
+        # Followers wait for the epoch that a snapshot begins: so that whatever is interrupted, both come about.
+        *_followers(config, places, tables, state, capture.epochs),
+        *capture.snapshots,
+        *plan_removal(config, places, state, existing),
     ]
 
 
@@ -67,7 +44,7 @@ def _rights(config: Config, places: Places, tables: dict[str, Table]) -> list[Ac
     rights = missing_rights(config, places.source, tables)
     return [
         Action(
-            "grant", right.subject, f"it {right.lacks}", right.statement, _bind(places.admin.execute, right.statement)
+            "grant", right.subject, f"it {right.lacks}", right.statement, bind(places.admin.execute, right.statement)
         )
         for right in rights
     ]
@@ -88,14 +65,16 @@ def _database(config: Config, places: Places, tables: dict[str, Table]) -> list[
             continue
         statement = f"alter table {quoted(name)} replica identity full"
         add("change", f"table {name}", f"replica identity full{why}", statement)
+    for verb, what, why, statement in missing_objects(config, places.source, set(tables)):
+        add(verb, what, why, statement)
     publication = names.publication(config.name)
-    carried, wanted = places.source.publication(publication), set(tables)
+    carried, wanted = places.source.publication(publication), {*tables, names.signal_table(config.name)}
     if carried is None:
         listed = ", ".join(quoted(name) for name in sorted(wanted))
         add(
             "create",
             f"publication {publication}",
-            f"{len(wanted)} tables",
+            f"{len(tables)} tables",
             f"create publication {publication} for table {listed}",
         )
     else:
@@ -123,7 +102,7 @@ def _topics(config: Config, places: Places, existing: set[str]) -> list[Action]:
         if name not in existing:
             detail = f"{partitions} partitions, {settings['cleanup.policy']}"
             actions.append(
-                Action("create", f"topic {name}", detail, do=_bind(places.kafka.create, name, partitions, settings))
+                Action("create", f"topic {name}", detail, do=bind(places.kafka.create, name, partitions, settings))
             )
             continue
         found = places.kafka.topic(name)
@@ -136,63 +115,8 @@ def _topics(config: Config, places: Places, existing: set[str]) -> list[Action]:
         wrong = {key: value for key, value in settings.items() if actual.get(key) != value}
         if wrong:
             detail = ", ".join(f"{key}={value} (is {actual.get(key)})" for key, value in wrong.items())
-            actions.append(Action("change", f"topic {name}", detail, do=_bind(places.kafka.alter_topic, name, wrong)))
+            actions.append(Action("change", f"topic {name}", detail, do=bind(places.kafka.alter_topic, name, wrong)))
     return actions
-
-
-def _facts(config: Config, places: Places, tables: dict[str, Table], state: State, existing: set[str]) -> list[Action]:
-    actions = []
-    identity = places.source.identity()
-    captures = places.connect.config(names.connector(config.name)) is not None
-    if state.get("pipeline/identity") is None:
-        actions.append(Action("register", "source", do=_bind(places.control.write, {"pipeline/identity": identity})))
-    for name, table in tables.items():
-        if state.get(f"table/{name}") != _plain(table):
-            verb = "register" if state.get(f"table/{name}") is None else "change"
-            fact = {f"table/{name}": _plain(table)}
-            actions.append(
-                Action(
-                    verb,
-                    f"columns of {name}",
-                    ", ".join(c.name for c in table.columns),
-                    do=_bind(places.control.write, fact),
-                )
-            )
-        topic = names.table_topic(config.name, name)
-        registered = state.get(f"epochs/{name}")
-        if registered is None and captures:
-            raise SourceError(
-                f"{name} was added to a pipeline that is capturing already: its present rows would be missed",
-                hint="this version takes one snapshot, at the start: capture it under another `name`",
-            )
-        if registered is None:
-            actions.append(Action("register", f"epoch 1 of {name}", do=_bind(_register_epoch, places, name, topic)))
-        elif topic in existing:
-            same_topic(places.kafka, TopicLog.from_json(registered))
-    return actions
-
-
-def _register_epoch(places: Places, name: str, topic: str) -> None:
-    found = places.kafka.topic(topic)
-    if found is None:
-        raise SourceError(f"the topic {topic} is gone again right after it was made")
-    places.control.write({f"epochs/{name}": first_epoch(topic, found.id, found.partitions).to_json()})
-
-
-def same_topic(kafka: Kafka, log: TopicLog) -> None:
-    """Raise SourceError unless the topic is the very one that was registered, with as many partitions."""
-    found = kafka.topic(log.topic)
-    if found is None or found.id != log.topic_id:
-        what = "is gone" if found is None else "was deleted and made again"
-        raise SourceError(
-            f"the topic {log.topic} {what} since it was registered: offsets in it mean nothing to the followers",
-            hint="remove the pipeline's connector, slot and topics, then `driftless apply` takes a new snapshot",
-        )
-    if found.partitions != log.partitions:
-        raise SourceError(
-            f"the topic {log.topic} has {found.partitions} partitions, {log.partitions} are registered",
-            hint="a new topic and a new snapshot are needed",
-        )
 
 
 def _connector(config: Config, places: Places, secret: str | None, tables: dict[str, Table]) -> list[Action]:
@@ -224,20 +148,23 @@ def _connector(config: Config, places: Places, secret: str | None, tables: dict[
     return []
 
 
-def _followers(config: Config, places: Places, tables: dict[str, Table], state: State) -> list[Action]:
+def _followers(
+    config: Config, places: Places, tables: dict[str, Table], state: State, epochs: dict[str, int]
+) -> list[Action]:
     actions = []
     for name in config.followers:
         table = tables.get(config.table_of(name))
         if table is None:
             continue
-        wanted = define(config, name, table, number=next_number(state, name))
+        epoch = epochs[table.full_name]
+        wanted = define(config, name, table, number=next_number(state, name), epoch=epoch)
         before = newest(state, name)
-        if before is not None and before.fingerprint == wanted.fingerprint:
+        if before is not None and (before.fingerprint, before.epoch) == (wanted.fingerprint, epoch):
             continue
         what = f"generation {wanted.number} of the view {wanted.view} in {wanted.kind}"
         if before is not None:
             what += f", beside the live one, which it replaces when it is built: {', '.join(_changed(before, wanted))}"
-        do = _bind(places.control.write, begin_facts(name, wanted))
+        do = bind(places.control.write, begin_facts(name, wanted))
         actions.append(Action("create" if before is None else "rebuild", f"follower {name}", what, do=do))
     return actions
 
@@ -253,16 +180,5 @@ def _changed(old: Generation, new: Generation) -> Iterator[str]:
         yield f"types of {', '.join(retyped)} changed"
     if (old.table.full_name, old.table.key) != (new.table.full_name, new.table.key):
         yield "its root or key changed"
-
-
-def _plain(table: Table) -> dict[str, object]:
-    """As it reads back from JSON, where tuples are lists."""
-    plain: dict[str, object] = json.loads(json.dumps(table.to_json()))
-    return plain
-
-
-def _bind(call: Callable[..., object], *arguments: object) -> Callable[[], None]:
-    def do() -> None:
-        call(*arguments)
-
-    return do
+    elif old.epoch != new.epoch:
+        yield "its table is read anew"

@@ -11,6 +11,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from connectors.relations import Relation
+from driftless import names
 from driftless.config import Config
 from driftless.errors import ConfigError, SourceError, SourceUnavailable
 from driftless.lsn import parse_lsn
@@ -64,7 +65,7 @@ select n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text
              and not a.attisdropped and not has_column_privilege(c.oid, a.attnum, 'select') order by a.attnum)
 from pg_class c
 join pg_namespace n on n.oid = c.relnamespace
-where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema')
+where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema', 'driftless')
 order by 1, 2
 """
 _KEY = """
@@ -88,6 +89,23 @@ class Server:
     can_replicate: bool
     database: str
     role: str
+
+
+@dataclass(frozen=True)
+class Storage:
+    """What tells that a table's rows were rewritten without a change of any row in the log.
+
+    `node`: the file that it is in: another one after TRUNCATE, VACUUM FULL, and ALTER TABLE that rewrites. `columns`:
+    for each the transaction that last changed its definition, which VACUUM FULL does not.
+    """
+
+    node: int
+    columns: dict[str, str]
+
+    def rewritten(self, before: Storage) -> bool:
+        """Whether a column that was there before has been changed along with the file."""
+        known = self.columns.keys() & before.columns.keys()
+        return self.node != before.node and any(self.columns[name] != before.columns[name] for name in known)
 
 
 @dataclass(frozen=True)
@@ -167,6 +185,73 @@ class Postgres:
         """The columns of a table, or of a composite type; domains are taken for what they are made of."""
         for *facts, row_type in self._connection.execute(_COLUMNS.encode(), {"oid": oid}).fetchall():
             yield replace(Column(*facts), fields=tuple(self._columns(row_type)) if row_type else ())
+
+    def storage(self, table: Table) -> Storage:
+        """Where a table that exists is kept now."""
+        query = (
+            "select pg_relation_filenode(c.oid), "
+            "(select json_object_agg(a.attname, a.xmin::text) from pg_attribute a "
+            "where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) "
+            "from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s"
+        )
+        row = self._row(query, table.schema, table.name)
+        assert row is not None
+        columns: dict[str, str] = row[1]  # type: ignore[assignment]
+        return Storage(int(str(row[0])), {column.name: columns[column.name] for column in table.columns})
+
+    def any_value(self, full_name: str, column: str) -> bool:
+        """Whether any row has a value in a column."""
+        row = self._row(f"select exists (select from {quoted(full_name)} where {quoted_column(column)} is not null)")
+        return row is not None and bool(row[0])
+
+    def role(self) -> str:
+        """Whom we are to the server, as an identifier."""
+        return quoted_column(self.server().role)
+
+    def may_create(self) -> bool:
+        """Whether our role may make a schema."""
+        row = self._row("select has_database_privilege(current_database(), 'create')")
+        return row is not None and bool(row[0])
+
+    def may_signal(self, full_name: str) -> bool | None:
+        """Whether our role may read and write the table of signals; None where there is none."""
+        row = self._row(
+            "select has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select') "
+            "and has_table_privilege(c.oid, 'insert') from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+            "where n.nspname = %s and c.relname = %s",
+            *split_name(full_name),
+        )
+        return None if row is None else bool(row[0])
+
+    def signal(self, full_name: str, signal: str, kind: str, data: str) -> None:
+        """Ask Debezium for something, by the table of signals."""
+        with _answers(self.address):
+            statement = f"insert into {quoted(full_name)} values (%s, %s, %s)"
+            self._connection.execute(statement.encode(), (signal, kind, data))
+
+    def triggered(self) -> set[str]:
+        """The tables whose TRUNCATE is told to the log."""
+        query = (
+            "select n.nspname::text, c.relname::text from pg_trigger t join pg_class c on c.oid = t.tgrelid "
+            "join pg_namespace n on n.oid = c.relnamespace where t.tgname = %s and t.tgenabled = 'A'"
+        )
+        with _answers(self.address):
+            rows = self._connection.execute(query.encode(), (names.TRUNCATE_TRIGGER,)).fetchall()
+        return {join_name(*row) for row in rows}
+
+    def early_dates(self, full_name: str, columns: Iterable[str]) -> list[str]:
+        """Which of these date columns hold days before the Gregorian calendar began."""
+        dates = list(columns)
+        early = (f"bool_or({c} < '1582-10-15' and {c} <> '-infinity')" for c in map(quoted_column, dates))
+        row = self._row(f"select {', '.join(early)} from {quoted(full_name)}") if dates else None
+        return [name for name, found in zip(dates, row or (), strict=False) if found]
+
+    def publications(self, full_name: str) -> set[str]:
+        """The publications that carry a table."""
+        schema, name = split_name(full_name)
+        with _answers(self.address):
+            query = b"select pubname::text from pg_publication_tables where schemaname = %s and tablename = %s"
+            return {row[0] for row in self._connection.execute(query, (schema, name)).fetchall()}
 
     def labels(self, full_name: str, column: str) -> list[str]:
         """The values of a column's enum, in their order."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from driftless.config import Config, FollowerConfig
 from driftless.control import State
+from driftless.registry import TopicLog
 from driftless.table import Table
 from driftless.types import refusal
 from driftless.where import parse
@@ -27,9 +28,9 @@ def view_fields(config: Config, view: str, table: Table) -> dict[str, str]:
 class Generation:
     """One build of a follower. Everything that following it needs but for the store's address and secrets.
 
-    `table`: as it was when the generation was begun, with the columns that it shows. `by_itself`: promoted as soon as
-    it is built and checked. `promoted_at`, `retired_at`: seconds since 1970, by the broker's clock, at which readers
-    began and ceased to see it.
+    `table`: as it was when the generation was begun, with the columns that it shows. `epoch`: of the table's log, at
+    whose floor it begins. `by_itself`: promoted as soon as it is built and checked. `promoted_at`, `retired_at`:
+    seconds since 1970, by the broker's clock, at which readers began and ceased to see it.
     """
 
     number: int
@@ -40,6 +41,7 @@ class Generation:
     sink: dict[str, Any]
     where: str | None
     fingerprint: str
+    epoch: int = 1
     by_itself: bool = True
     promoted_at: float | None = None
     retired_at: float | None = None
@@ -58,8 +60,10 @@ class Generation:
         return {**self.sink, **{key: value for key, value in entry.sink.items() if key in _ACCESS}}
 
 
-def define(config: Config, follower: str, table: Table, *, number: int = 1, by_itself: bool = True) -> Generation:
-    """The generation that the configuration and the table ask for."""
+def define(
+    config: Config, follower: str, table: Table, *, number: int = 1, epoch: int = 1, by_itself: bool = True
+) -> Generation:
+    """The generation that the configuration and the table ask for, from that epoch of the table's log."""
     entry = config.followers[follower]
     fields = view_fields(config, entry.view, table)
     where = config.views[entry.view].where
@@ -77,7 +81,7 @@ def define(config: Config, follower: str, table: Table, *, number: int = 1, by_i
         **({"where": where} if where else {}),
     }
     digest = hashlib.sha256(json.dumps(built_from, sort_keys=True).encode()).hexdigest()[:16]
-    return Generation(number, entry.view, table, entry.kind, fields, sink, where, digest, by_itself)
+    return Generation(number, entry.view, table, entry.kind, fields, sink, where, digest, epoch, by_itself)
 
 
 def generations(state: State, follower: str) -> dict[int, Generation]:
@@ -95,6 +99,23 @@ def newest(state: State, follower: str) -> Generation | None:
 def label(follower: str, number: int) -> str:
     """What to call a generation before an operator."""
     return follower if number == 1 else f"{follower} (generation {number})"
+
+
+def registered(generation: Generation, state: State) -> bool:
+    """Whether the epoch that it begins with is there: while a snapshot is being taken, it is not yet."""
+    epochs = state.get(f"epochs/{generation.table.full_name}")
+    return epochs is not None and generation.epoch <= TopicLog.from_json(epochs).newest.number
+
+
+def overtaken(generation: Generation, log: TopicLog) -> bool:
+    """Whether the log has begun anew since: then it still holds rows whose deletion no record tells."""
+    return generation.epoch < log.newest.number
+
+
+def renewed(generation: Generation, state: State, follower: str, epoch: int) -> Generation:
+    """The same once more, from a later epoch."""
+    number = next_number(state, follower)
+    return replace(generation, number=number, epoch=epoch, by_itself=True, promoted_at=None, retired_at=None)
 
 
 def next_number(state: State, follower: str) -> int:

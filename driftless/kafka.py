@@ -187,12 +187,15 @@ class Kafka:
     def producer(self, **settings: Setting) -> Producer:
         return Producer(self.settings(**{"linger.ms": 0, "acks": "all", **settings}), logger=_log)
 
-    def read_to_end(self, topic: str, *, isolation: str = "read_uncommitted") -> Iterator[Message]:
-        """Every record of a one-partition topic, from its first to the end as it is now."""
+    def read_to_end(
+        self, topic: str, *, begin: int | None = None, isolation: str = "read_uncommitted"
+    ) -> Iterator[Message]:
+        """Every record of a one-partition topic, from `begin` or its first to the end as it is now."""
         settings: dict[str, Setting] = {"isolation.level": isolation, "enable.partition.eof": True}
         consumer = self.consumer(**settings)
         try:
-            consumer.assign([TopicPartition(topic, 0, self.beginnings(topic, 1)[0])])
+            first = self.beginnings(topic, 1)[0] if begin is None else begin
+            consumer.assign([TopicPartition(topic, 0, first)])
             while True:
                 message = consumer.poll(TIMEOUT)
                 if message is None:

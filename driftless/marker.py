@@ -1,4 +1,4 @@
-"""Markers: logical messages in the write-ahead log by which every stage learns a source position.
+"""Logical messages in the write-ahead log: markers, by which every stage learns a source position, and truncations.
 
 Transactional messages arrive on the message topic in commit order; non-transactional ones overtake transactions.
 So when a marker has been read, every commit at or before its LSN has been written to Kafka.
@@ -10,12 +10,22 @@ import json
 from dataclasses import dataclass
 
 from driftless import names
+from driftless.table import join_name
 
 
 @dataclass(frozen=True)
 class Marker:
     """`lsn`: its position in the source's log. `time`: seconds since 1970 by the source's clock."""
 
+    lsn: int
+    time: float
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """A TRUNCATE of a table, as its trigger told. `time`: seconds since 1970 at which Kafka got to know of it."""
+
+    table: str
     lsn: int
     time: float
 
@@ -28,13 +38,18 @@ def marker_sql() -> str:
     )
 
 
-def parse_marker(value: bytes) -> Marker | None:
-    """The marker in a record of the message topic, or None for somebody else's message.
+def parse_message(value: bytes, time: float) -> Marker | Truncation | None:
+    """What a record of the message topic is, written at `time`; None for somebody else's message.
 
     Debezium gives the content as hexadecimal, as `binary.handling.mode` says.
     """
     record = json.loads(value)
-    if record.get("op") != "m" or record["message"]["prefix"] != names.MARKER_PREFIX:
+    if record.get("op") != "m":
         return None
+    prefix, lsn = record["message"]["prefix"], int(record["source"]["lsn"])
     content = bytes.fromhex(record["message"]["content"]).decode()
-    return Marker(int(record["source"]["lsn"]), int(content) / 1000)
+    if prefix == names.MARKER_PREFIX:
+        return Marker(lsn, int(content) / 1000)
+    if prefix.startswith(names.TRUNCATE_PREFIX):
+        return Truncation(join_name(*json.loads(content)), lsn, time)
+    return None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from driftless.table import split_name
+import hashlib
+
+from driftless.table import join_name, split_name
 
 
 def slot(pipeline: str) -> str:
@@ -51,5 +53,26 @@ def lease_id(pipeline: str, follower: str) -> str:
     return f"driftless.{pipeline}.{follower}"
 
 
+def signal_table(pipeline: str) -> str:
+    """The table of the source by which Debezium is asked for a snapshot."""
+    return join_name(SCHEMA, slot(pipeline).replace("driftless", "signals", 1))
+
+
+def notification_topic(pipeline: str) -> str:
+    """Where Debezium tells how far such a snapshot is."""
+    return f"{pipeline}.notifications"
+
+
+def unavailable(pipeline: str) -> str:
+    """What stands in the log for a value that Postgres did not give. No application writes this text by chance."""
+    return f"__driftless_unavailable_{hashlib.sha256(pipeline.encode()).hexdigest()[:16]}"
+
+
 MARKER_PREFIX = "driftless"
 """The prefix of the logical messages that are markers."""
+TRUNCATE_PREFIX = "driftless.truncate."
+"""What the prefix of a message that tells of a TRUNCATE begins with; the table's name follows, so that compaction
+keeps the newest of each."""
+TRUNCATE_TRIGGER = "driftless_truncate"
+SCHEMA = "driftless"
+"""Where in the source everything is that driftless makes there, but for triggers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from driftless.kafka import Offsets
@@ -11,11 +11,12 @@ from driftless.version import make_version
 
 @dataclass(frozen=True)
 class Epoch:
-    """`floors`: the first offset of each partition that belongs to it."""
+    """`floors`: the first offset of each partition that belongs to it. `lsn`: the source's position at its begin."""
 
     number: int
     floors: Offsets
     why: str
+    lsn: int = 0
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,24 @@ class TopicLog:
     epochs: tuple[Epoch, ...]
 
     @property
+    def newest(self) -> Epoch:
+        return self.epochs[-1]
+
+    @property
     def floor(self) -> Offsets:
         """Where every reader starts: rows deleted before it may have no tombstone in the log."""
-        return self.epochs[-1].floors
+        return self.newest.floors
+
+    def upto(self, epoch: int) -> TopicLog:
+        """The log as it was before any later epoch. Raises ValueError where that epoch is not registered."""
+        known = tuple(e for e in self.epochs if e.number <= epoch)
+        if not known or known[-1].number != epoch:
+            raise ValueError(f"{self.topic} has no epoch {epoch}")
+        return replace(self, epochs=known)
+
+    def begin(self, floors: Offsets, why: str, lsn: int) -> TopicLog:
+        """The log with one more epoch."""
+        return replace(self, epochs=(*self.epochs, Epoch(self.newest.number + 1, floors, why, lsn)))
 
     def epoch_of(self, partition: int, offset: int) -> int:
         """The epoch of a record. An epoch belongs to the record, not to the moment it is read."""
@@ -44,14 +60,16 @@ class TopicLog:
 
     def to_json(self) -> dict[str, object]:
         epochs = [
-            {"number": e.number, "floors": {str(p): o for p, o in e.floors.items()}, "why": e.why} for e in self.epochs
+            {"number": e.number, "floors": {str(p): o for p, o in e.floors.items()}, "why": e.why, "lsn": e.lsn}
+            for e in self.epochs
         ]
         return {"topic": self.topic, "topic_id": self.topic_id, "partitions": self.partitions, "epochs": epochs}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TopicLog:
         epochs = tuple(
-            Epoch(e["number"], {int(p): o for p, o in e["floors"].items()}, e["why"]) for e in data["epochs"]
+            Epoch(e["number"], {int(p): o for p, o in e["floors"].items()}, e["why"], e.get("lsn", 0))
+            for e in data["epochs"]
         )
         return cls(data["topic"], data["topic_id"], data["partitions"], epochs)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from driftless.config import Config
@@ -13,12 +14,16 @@ from driftless.request import is_running
 
 @dataclass(frozen=True)
 class SourceStatus:
-    """The source's side; None where the source cannot be reached or has no slot for this pipeline yet."""
+    """The source's side; None where the source cannot be reached or has no slot for this pipeline yet.
+
+    `changed`: tables that are no longer as they were registered, and in what.
+    """
 
     lsn: int | None = None
     slot: str | None = None
     slot_lag_bytes: int | None = None
     time: float | None = None
+    changed: Mapping[str, str] = field(default_factory=dict)
 
 
 def status(config: Config, state: State, source: SourceStatus, now: float) -> dict[str, Any]:
@@ -28,7 +33,12 @@ def status(config: Config, state: State, source: SourceStatus, now: float) -> di
     lsn = None if source.lsn is None else format_lsn(source.lsn)
     return {
         "pipeline": config.name,
-        "source": {"lsn": lsn, "slot": source.slot, "slot_lag_bytes": source.slot_lag_bytes},
+        "source": {
+            "lsn": lsn,
+            "slot": source.slot,
+            "slot_lag_bytes": source.slot_lag_bytes,
+            "changed": dict(source.changed),
+        },
         "views": views,
         "followers": followers,
     }

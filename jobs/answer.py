@@ -52,10 +52,18 @@ class Answers:
         progress = follower.following(number).progress
         if follower.promoting:
             return {}
-        if self._promoting == request.id and follower.refused is not None:
-            raise follower.refused
+        if follower.following(number).hold.is_set():
+            raise SinkError(f"{request.follower} is paused", hint=f"`driftless resume {request.follower}` first")
+        refused = follower.refused(number)
+        if self._promoting == request.id and refused is not None:
+            raise refused
         if progress.live:
             return request.answer()
+        if follower.generation(number).epoch < max(follower.generation(n).epoch for n in follower.numbers):
+            raise SinkError(
+                f"generation {number} is of an older epoch of the log: it may hold rows that are gone",
+                hint="`driftless rebuild` makes a new one from the log",
+            )
         if progress.error is not None or not progress.built:
             what = "has stopped" if progress.error is not None else f"is not built yet: {progress.lag:,} records to go"
             raise SinkError(f"generation {number} {what}", hint="`driftless status --watch` shows how far it is")

@@ -213,7 +213,7 @@ def _spark_error(exc: PySparkException) -> SyncError:
     marker = "[USER_RAISED_EXCEPTION]"
     if marker in text:
         place = text.split(marker, 1)[1].strip().splitlines()[0].removesuffix(" SQLSTATE: P0001")
-        hint = "if the table changed, `driftless apply` registers its columns; else see the record with a Kafka client"
+        hint = "if the table changed, `driftless apply` reads it anew; else see the record with a Kafka client"
         return DecodeError(place, hint=hint)
     return SourceUnavailable(f"reading the log with Spark failed: {text.strip().splitlines()[0]}")
 

@@ -18,6 +18,7 @@ from jobs.forms import Value, element, form_value
 from jobs.sqltext import literal as _literal
 from jobs.sqltext import quote as _quote
 
+LACKING = "a large value is missing that an UPDATE left alone: replica identity is not full"
 _BROKEN = "_broken".ljust(64, "_")
 """Where Spark puts the text of a record that does not fit its schema. Longer than the name of a column can be."""
 
@@ -31,13 +32,14 @@ class Filter:
 
 
 def writes_sql(
-    table: Table, fields: Mapping[str, str], log: TopicLog, where: Filter | None = None
+    table: Table, fields: Mapping[str, str], log: TopicLog, where: Filter | None = None, *, unavailable: str = ""
 ) -> tuple[list[str], list[str]]:
     """Two steps of `selectExpr` over Kafka's columns, ending in `key`, `version`, `document` (null: delete).
 
     A record that cannot be decoded, or whose key lacks a column, fails the batch with its topic, partition and
     offset; it never becomes a document of nulls. `fields`: name in the document -> column. A row of which `where` is
-    not true is a delete at its own version: the row before it may have had a document.
+    not true is a delete at its own version: the row before it may have had a document. `unavailable`: the text of a
+    value that the source's log left out, which fails the batch too.
     """
     read = {*fields.values(), *(where.columns if where else ())}
     wanted = [column for column in table.columns if column.name in read]
@@ -49,6 +51,7 @@ def writes_sql(
         f"{_version(log)} AS version",
         f"concat({_literal(log.topic)}, '/', `partition`, '/', `offset`) AS place",
     ]
+    parse.append(f"{_lacking(table, unavailable)} AS lacking")
     missing = " OR ".join(f"k.{_quote(name)} IS NULL" for name in table.key)
     shape = [
         f"CASE WHEN k IS NULL OR {missing} THEN raise_error(concat(place, ': the key cannot be decoded')) "
@@ -56,10 +59,19 @@ def writes_sql(
         "version",
         f"CASE WHEN gone THEN NULL WHEN r IS NULL OR r.{_BROKEN} IS NOT NULL "
         f"THEN raise_error(concat(place, ': the row cannot be decoded: the table may have changed')) "
+        f"WHEN lacking THEN raise_error(concat(place, ': {LACKING}')) "
         f"{f'WHEN NOT coalesce({where.sql}, false) THEN NULL ' if where else ''}"
         f"ELSE {_document(table, fields)} END AS document",
     ]
     return parse, shape
+
+
+def _lacking(table: Table, unavailable: str) -> str:
+    """Whether a value is missing that the UPDATE left alone: as text, or in the hexadecimal digits of a bytea."""
+    if not unavailable or not table.needs_full_identity:
+        return "false"
+    texts = (unavailable, unavailable.encode().hex())
+    return " OR ".join(f"contains(CAST(value AS STRING), {_literal(text)})" for text in texts)
 
 
 def _column(table: Table, name: str) -> Column:

@@ -72,6 +72,8 @@ class Follow:
         self.stop = threading.Event()
         self.hold = threading.Event()
         """While it is set, nothing is read or written: the follower is paused."""
+        self.silent = threading.Event()
+        """While it is set, no further position is claimed: readers are being switched to another generation."""
         self.again: Again | None = None
         self._kafka = kafka
         self._spark = spark
@@ -275,7 +277,7 @@ class Follow:
 
     def _claim(self) -> None:
         """Raise the applied position to the newest frontier that has been passed."""
-        marker = self._pending.reached(self.progress.positions)
+        marker = None if self.silent.is_set() else self._pending.reached(self.progress.positions)
         if marker is None:
             return
         progress = self.progress

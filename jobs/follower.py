@@ -12,26 +12,22 @@ from pyspark.sql import SparkSession
 
 from driftless.config import Config, milliseconds
 from driftless.control import Fact, State
-from driftless.errors import ConfigError, Fenced, SinkError, SinkUnavailable, SourceError, SyncError
-from driftless.generation import Generation, end_keys, generations
+from driftless.errors import Fenced, SinkError, SinkUnavailable, SourceError, SyncError
+from driftless.generation import Generation, begin_facts, end_keys, generations, overtaken, registered, renewed
 from driftless.kafka import Kafka
 from driftless.lease import Lease
 from driftless.quarantine import QuarantineLog
 from driftless.registry import TopicLog
 from driftless.request import requests
-from driftless.sink import SinkContext
-from driftless.where import parse as parse_where
 from jobs.answer import Answers
-from jobs.apply import LogSource, SinkSpec, kafka_options
-from jobs.decode import writes_sql
 from jobs.follow import Follow
 from jobs.frontier import FrontierReader, Pending
 from jobs.held import Quarantine
+from jobs.job import make_job
 from jobs.spark import cancel
-from jobs.standing import Job, Progress
+from jobs.standing import Progress
 from jobs.tail import Tail
-from jobs.where import log_filter
-from sinks import config_model
+from jobs.truncation import truncated
 
 _log = logging.getLogger(__name__)
 RENEW_SECONDS = 2.0
@@ -39,37 +35,15 @@ RENEW_SECONDS = 2.0
 Facts = dict[str, dict[str, object] | None]
 
 
-def make_job(config: Config, follower: str, generation: Generation, state: State, kafka: Kafka) -> Job:
-    """Everything that following a generation needs, from the control topic and the configuration: no database."""
-    entry = config.followers[follower]
-    root = generation.table.full_name
-    epochs = state.get(f"epochs/{root}")
-    if epochs is None:
-        raise SourceError(f"the table {root} is not captured any more", hint="run `driftless plan`")
-    log = TopicLog.from_json(epochs)
-    context = SinkContext(config.name, follower, generation.table.key)
-    settings = generation.settings(entry)
-    try:
-        store = config_model(generation.kind).model_validate(settings)
-        store.validate_for(context)
-    except ValueError as exc:
-        raise ConfigError(f"followers.{follower}.{generation.kind}: {exc}") from None
-    keep = None if generation.where is None else log_filter(parse_where(generation.where), generation.table)
-    parse, shape = writes_sql(generation.table, generation.fields, log, keep)
-    source = LogSource(log.topic, kafka_options(kafka.settings(), follower), tuple(parse), tuple(shape))
-    captured = config.source.tables.get(root)
-    retention = milliseconds(captured.retention if captured else "7d") / 1000
-    spec = SinkSpec(generation.kind, settings, context)
-    checked = generation.number > 1 and not store.expires
-    return Job(follower, generation.view, generation.number, log, source, spec, retention, checked)
-
-
 @dataclass
 class _Running:
+    """`refused`: why its last promotion did not come about."""
+
     generation: Generation
     follow: Follow
     pending: Pending
     thread: threading.Thread
+    refused: SyncError | None = None
 
     @property
     def progress(self) -> Progress:
@@ -105,8 +79,6 @@ class Follower:
         self._facts: dict[str, Fact] = {}
         self._known: dict[int, Generation] = {}
         self._promotion: threading.Thread | None = None
-        self.refused: SyncError | None = None
-        """Why the last promotion did not come about."""
         self._answers = Answers(self)
         self._written = 0.0
         self._said = ""
@@ -127,7 +99,13 @@ class Follower:
         found = generations(state, self.name)
         if not found:
             raise SourceError(f"the follower {self.name} has not been applied yet", hint="run `driftless apply` first")
-        for generation in found.values():
+        ready = [generation for generation in found.values() if registered(generation, state)]
+        if not ready:
+            raise SourceError(
+                f"{self.name}: the snapshot of {self._shared.config.table_of(self.name)} is not complete",
+                hint="`driftless apply` goes on with it",
+            )
+        for generation in ready:
             self._start(generation, state)
 
     def stop(self) -> None:
@@ -159,6 +137,13 @@ class Follower:
     @property
     def numbers(self) -> list[int]:
         return list(self._running)
+
+    def generation(self, number: int) -> Generation:
+        return self._running[number].generation
+
+    def refused(self, number: int) -> SyncError | None:
+        """Why the last promotion of a generation did not come about."""
+        return self._running[number].refused
 
     @property
     def promoting(self) -> bool:
@@ -216,7 +201,7 @@ class Follower:
         if facts_now != self._facts:
             # Many turns a second, and a generation's facts hold a whole table.
             self._facts, self._known = facts_now, generations(state, self.name)
-        known = self._known
+        known = {n: g for n, g in self._known.items() if registered(g, state)}
         paused = state.get(f"paused/{self.name}") is not None
         for n in known.keys() - self._running.keys():
             self._start(known[n], state)
@@ -227,6 +212,8 @@ class Follower:
             if paused != r.follow.hold.is_set():
                 (r.follow.hold.set if paused else r.follow.hold.clear)()
         facts = self._follow_the_store(state.now)
+        if not paused:
+            facts |= self._follow_the_epoch(state)
         for request in requests(state, self.name):
             facts |= self._answers.answer(request)
             if self.removed:
@@ -239,11 +226,14 @@ class Follower:
     def _start(self, generation: Generation, state: State) -> None:
         shared = self._shared
         job = make_job(shared.config, self.name, generation, state, shared.kafka)
-        pending = shared.frontiers.follow(job.log.topic, job.log.partitions)
+        pending = shared.frontiers.follow(job.log.topic, job.log.partitions, job.log.newest.lsn)
         quarantine = Quarantine(shared.quarantine, self.name, generation.number)
         follow = Follow(job, shared.kafka, shared.spark, shared.head, pending, self.lease.token, quarantine)
         if state.get(f"paused/{self.name}") is not None:
             follow.hold.set()
+        facts = state.under(f"follower/{self.name}")
+        if any(n != str(generation.number) and fact.value.get("state") == "promoting" for n, fact in facts.items()):
+            follow.silent.set()  # a switch was interrupted: readers may see some of the other generation's documents
         thread = threading.Thread(target=follow.run, name=follow.group, daemon=True)
         self._running[generation.number] = _Running(generation, follow, pending, thread)
         self._added(follow.progress)
@@ -259,6 +249,28 @@ class Follower:
             cancel(self._shared.spark, r.follow.group)
             r.thread.join(5.0)
         self._shared.frontiers.leave(r.pending)
+
+    def _follow_the_epoch(self, state: State) -> Facts:
+        """Where the table's log has begun anew, begin a generation from there: the present ones hold what is gone."""
+        if not self._known:
+            return {}
+        newest = self._known[max(self._known)]
+        root = newest.table.full_name
+        registered = state.get(f"epochs/{root}")
+        if registered is None:
+            return {}
+        log = TopicLog.from_json(registered)
+        for r in self._running.values():
+            if overtaken(r.generation, log):
+                r.follow.silent.set()  # it cannot hold what that epoch says
+        if overtaken(newest, log):
+            why = log.newest.why
+            _log.warning("%s: %s: %s; a new generation is built from there", self.name, root, why)
+            return begin_facts(self.name, renewed(newest, state, self.name, log.newest.number))
+        truncation = self._shared.frontiers.truncation(log.topic)
+        if truncation is None or truncation.lsn <= log.newest.lsn:
+            return {}
+        return {f"epochs/{root}": truncated(self._shared.kafka, log, truncation).to_json()}
 
     # -- promoting and dropping ---------------------------------------------------------------------------------
 
@@ -278,9 +290,11 @@ class Follower:
 
     def _promote_what_is_built(self) -> None:
         """Switch to the newest generation that is built, where it was begun to be promoted by itself."""
-        if self.promoting or self.refused is not None or not self._running:
+        if self.promoting or not self._running:
             return
         r = self._running[max(self._running)]
+        if r.refused is not None:
+            return
         generation, progress = r.generation, r.progress
         if not generation.by_itself or generation.promoted_at is not None or progress.live or not progress.built:
             return
@@ -293,12 +307,24 @@ class Follower:
         self.promote(generation.number)
 
     def promote(self, number: int) -> None:
-        """Switch readers over, beside the following. Repeated from the start by the next runner if it is killed."""
+        """Switch readers over, beside the following. Repeated from the start by the next runner if it is killed.
+
+        What readers see now claims no further position meanwhile, and the switch begins when the other has come as far:
+        who has waited for a position never reads an older state afterwards.
+        """
         r = self._running[number]
+        others = [other for n, other in self._running.items() if n != number]
+        r.follow.silent.clear()
+        for other in others:
+            other.follow.silent.set()
 
         def work() -> None:
             sink = r.follow.job.spec.open()
             try:
+                while not _as_far(r.progress, others):
+                    if self._stopping or r.follow.stop.is_set():
+                        return
+                    time.sleep(0.05)
                 while True:
                     try:
                         sink.promote(r.generation.number)
@@ -311,31 +337,37 @@ class Follower:
                 for n, other in self._running.items():
                     other.progress.live = n == r.generation.number
                     other.progress.held_back = ""
+                    other.follow.silent.clear()
                     other.progress.changed.set()
             except SyncError as exc:
-                self.refused = exc
+                r.refused = exc
                 r.progress.held_back = str(exc)
+                for other in others:
+                    other.follow.silent.clear()
             finally:
                 sink.close()
                 r.progress.promoting = False
                 r.progress.changed.set()
 
-        self.refused = None
+        r.refused = None
         r.progress.promoting = True
         r.progress.changed.set()
         self._promotion = threading.Thread(target=work, name=f"promote {self.name}", daemon=True)
         self._promotion.start()
 
     def _drop_what_is_old(self, now: float) -> Facts:
-        """Drop generations that readers have left for longer than they are kept, and unfinished ones that were
-        overtaken.
+        """Drop what readers have left for longer than it is kept, what is of an older epoch, and what was passed over
+        before it was finished.
         """
         keep = milliseconds(self._shared.config.followers[self.name].keep) / 1000
+        epoch = max((r.generation.epoch for r in self._running.values() if r.progress.live), default=0)
         facts: Facts = {}
         for n, r in list(self._running.items()):
             retired = r.generation.retired_at
-            overtaken = r.generation.promoted_at is None and n < max(self._running)
-            if r.progress.live or not (overtaken or (retired is not None and now > retired + keep)):
+            passed_over = r.generation.promoted_at is None and n < max(self._running)
+            # Nobody could go back to what an older epoch left: it would show rows that are gone.
+            over = r.generation.epoch < epoch or (retired is not None and now > retired + keep)
+            if r.progress.live or not (passed_over or over):
                 continue
             self.drop(n)
             facts |= dict.fromkeys(end_keys(self.name, n))
@@ -352,3 +384,9 @@ class Follower:
             sink.close()
         follow.quarantine.load()
         follow.quarantine.discard(None)
+
+
+def _as_far(progress: Progress, others: list[_Running]) -> bool:
+    """Whether it has reached every position that readers were told of."""
+    told = [other.progress.marker.lsn for other in others if other.progress.live and other.progress.marker]
+    return not told or (progress.marker is not None and progress.marker.lsn >= max(told))

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -13,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from driftless import names
 from driftless.errors import SourceError
 from driftless.kafka import Kafka, Offsets
-from driftless.marker import Marker, parse_marker
+from driftless.marker import Marker, Truncation, parse_message
 
 _log = logging.getLogger(__name__)
 _KEPT = 512
@@ -30,10 +31,15 @@ class Frontier:
 class Pending:
     """A follower's frontiers that it has not reached yet. When too many wait, every second one is forgotten:
     positions are then claimed in larger steps, never wrongly.
+
+    `lsn`: where the epoch that it follows begins. No position is claimed beyond a later TRUNCATE: what that took away
+    is still there.
     """
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, partitions: int, lsn: int) -> None:
         self.topic = topic
+        self.partitions = partitions
+        self.lsn = lsn
         self._lock = threading.Lock()
         self._waiting: deque[Frontier] = deque()
 
@@ -63,27 +69,37 @@ class FrontierReader(threading.Thread):
     def __init__(self, kafka: Kafka, pipeline: str) -> None:
         super().__init__(name="frontiers", daemon=True)
         self._kafka = kafka
+        self._pipeline = pipeline
         self._topic = names.message_topic(pipeline)
         self._lock = threading.Lock()
-        self._topics: dict[str, int] = {}
         self._pending: list[Pending] = []
         self._newest: Frontier | None = None
+        self._truncations: dict[str, Truncation] = {}
         self._ended = threading.Event()
 
-    def follow(self, topic: str, partitions: int) -> Pending:
-        """Frontiers for one more follower of this topic, beginning with the newest that is known."""
-        pending = Pending(topic)
+    def follow(self, topic: str, partitions: int, lsn: int) -> Pending:
+        """Frontiers for one more follower of this topic's epoch, beginning with the newest that is known."""
+        pending = Pending(topic, partitions, lsn)
         with self._lock:
-            self._topics[topic] = partitions
             self._pending.append(pending)
-            if self._newest is not None and topic in self._newest.ends:
-                pending.add(self._newest)
+            if self._newest is not None:
+                self._hand(pending, self._newest)
         return pending
+
+    def _hand(self, pending: Pending, frontier: Frontier) -> None:
+        truncation = self._truncations.get(pending.topic)
+        if pending.topic in frontier.ends and (truncation is None or truncation.lsn <= pending.lsn):
+            pending.add(frontier)
 
     def leave(self, pending: Pending) -> None:
         """No more frontiers for this one."""
         with self._lock:
             self._pending.remove(pending)
+
+    def truncation(self, topic: str) -> Truncation | None:
+        """The newest TRUNCATE of the table of a topic."""
+        with self._lock:
+            return self._truncations.get(topic)
 
     def stop(self) -> None:
         self._ended.set()
@@ -100,32 +116,47 @@ class FrontierReader(threading.Thread):
                 consumer.close()
 
     def _read(self, consumer: Consumer) -> None:
-        # The newest marker that is there already counts too: a follower can be built while the source is down.
-        end = self._kafka.committed_ends(self._topic, 1)[0]
-        begin = self._kafka.beginnings(self._topic, 1)[0]
-        consumer.assign([TopicPartition(self._topic, 0, max(begin, end - 64))])
+        # From the first record: a TRUNCATE of long ago counts too, and the newest marker that is there already, so that
+        # a follower can be built while the source is down. Compaction keeps the topic short.
+        consumer.assign([TopicPartition(self._topic, 0, self._kafka.beginnings(self._topic, 1)[0])])
         while not self._ended.is_set():
             messages = consumer.consume(1000, 0.2)
             for message in messages:
                 error = message.error()
                 if error is not None and not error.retriable():
                     raise SourceError(f"{self._topic}: {error.str()}")
-            found = (parse_marker(m.value() or b"{}") for m in messages if m.error() is None)
-            markers = [marker for marker in found if marker is not None]
+            found = [parse_message(m.value() or b"{}", m.timestamp()[1] / 1000) for m in messages if m.error() is None]
+            with self._lock:
+                for told in found:
+                    if isinstance(told, Truncation):
+                        self._truncations[names.table_topic(self._pipeline, told.table)] = told
+            markers = [told for told in found if isinstance(told, Marker)]
             self._tell(markers[-1] if markers else None)
 
     def _tell(self, marker: Marker | None) -> None:
         """Hand out the frontier of a new marker; or that of the newest, for a topic that was not followed before."""
         with self._lock:
-            topics = dict(self._topics)
+            topics = {pending.topic: pending.partitions for pending in self._pending}
             newest = self._newest
         if marker is None and newest is not None and topics.keys() - newest.ends.keys():
             marker = newest.marker
         if marker is None:
             return
-        frontier = Frontier(marker, self._kafka.written_ends(topics) if topics else {})
+        frontier = Frontier(marker, self._ends(topics) if topics else {})
         with self._lock:
             self._newest = frontier
             for pending in self._pending:
-                if pending.topic in frontier.ends:
-                    pending.add(frontier)
+                self._hand(pending, frontier)
+
+    def _ends(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
+        """Of every topic that is there: one that was deleted must not hold up the followers of all others."""
+        try:
+            return self._kafka.written_ends(topics)
+        except SourceError:
+            found: dict[str, Offsets] = {}
+            for topic, partitions in topics.items():
+                with suppress(SourceError):
+                    found |= self._kafka.written_ends({topic: partitions})
+            if not found:
+                raise
+            return found

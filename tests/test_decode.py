@@ -16,7 +16,7 @@ from driftless.registry import Epoch, TopicLog, first_epoch
 from driftless.sink import WRITES
 from driftless.table import Column, Table
 from jobs.apply import newest_per_key
-from jobs.decode import writes_sql
+from jobs.decode import LACKING, writes_sql
 from jobs.spark import session
 
 IN_ARRAYS = {"-63517824000000000": "-63517996800000000"}
@@ -186,3 +186,21 @@ def test_the_newest_write_of_each_key_is_kept_deletes_too() -> None:
     kept = newest_per_key(batch)
     assert [tuple(row.values()) for row in kept.to_pylist()] == [("a", 3, None), ("c", 4, "{}"), ("b", 5, "{}")]
     assert kept.schema == WRITES
+
+
+def test_a_value_that_the_source_left_out_stops_at_its_record(spark: SparkSession) -> None:
+    """It would be shown as if it were the application's own text."""
+    large = table(ID, Column("body", "text", toastable=True), Column("data", "bytea", toastable=True))
+    wanted = {c.name: c.name for c in large.columns}
+    parse, shape = writes_sql(large, wanted, LOG, unavailable="__gone__")
+    rows = [{"id": 1, "body": "__gone", "data": None}, {"id": 2, "body": None, "data": "00"}]
+    for lost in (None, {"id": 3, "body": "__gone__", "data": None}, {"id": 3, "body": "", "data": b"__gone__".hex()}):
+        values = [json.dumps(row).encode() for row in (*rows, *([lost] if lost else []))]
+        records = [(b'{"id":1}', value, 1, 70 + n) for n, value in enumerate(values)]
+        frame = spark.createDataFrame(records, "key binary, value binary, `partition` int, `offset` bigint")
+        writes = frame.selectExpr(*parse).selectExpr(*shape)
+        if lost is None:
+            assert writes.count() == len(writes.toArrow()) == 2
+            continue
+        with pytest.raises(PySparkException, match=f"shop.public.t/1/72: {LACKING}"):
+            writes.toArrow()

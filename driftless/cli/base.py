@@ -95,7 +95,7 @@ def control_of(config: Config) -> Control:
 def reach(config: Config, *, admin: bool = False) -> Iterator[Any]:
     """Everything that a plan looks at, with the rights of `admin_dsn` where that is asked for and given."""
     from connectors.connect import Connect
-    from connectors.plan import Places
+    from connectors.places import Places
     from connectors.postgres import Postgres
 
     control = control_of(config)

@@ -58,9 +58,15 @@ def _begin(config: Config, control: Control, state: State, follower: str, *, by_
     table = Table.from_json(_of_table(config, state, follower, "table"))
     if state.get(f"paused/{follower}") is not None:
         raise SinkError(f"{follower} is paused", hint=f"`driftless resume {follower}` first")
-    wanted = define(config, follower, table, number=next_number(state, follower), by_itself=by_itself)
+    epoch = TopicLog.from_json(_of_table(config, state, follower, "epochs")).newest.number
+    number = next_number(state, follower)
+    wanted = define(config, follower, table, number=number, epoch=epoch, by_itself=by_itself)
     begun = newest(state, follower)
-    if begun is not None and (begun.fingerprint, begun.by_itself) == (wanted.fingerprint, by_itself):
+    if begun is not None and (begun.fingerprint, begun.epoch, begun.by_itself) == (
+        wanted.fingerprint,
+        epoch,
+        by_itself,
+    ):
         fact = state.get(f"follower/{follower}/{begun.number}") or {}
         if begun.promoted_at is None and fact.get("state") != "failed" and not fact.get("live"):
             return begun

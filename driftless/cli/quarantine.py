@@ -98,7 +98,7 @@ def show(
 
 def _document(config: Config, kafka: Kafka, state: State, follower: str, generation: Generation, key: str) -> Any:
     """The newest document of a key, made of the log as the follower makes it."""
-    from jobs.follower import make_job
+    from jobs.job import make_job
     from jobs.look import newest_document
 
     job = make_job(config, follower, generation, state, kafka)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from driftless.cli.base import SYNC, File, app, chosen, err, load, reach, say
+from driftless.cli.watch import CatalogueWatch
 from driftless.config import Config
 from driftless.errors import SourceError
 
@@ -43,8 +44,13 @@ def run_here(config: Config, followers: list[str], *, memory: str = "1g", **unti
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
-    with show(runner.progress, err):
-        runner.run(report=say, **until)
+    watch = CatalogueWatch(config)
+    watch.start()
+    try:
+        with show(runner.progress, err):
+            runner.run(report=say, **until)
+    finally:
+        watch.stop()
     return interrupted.is_set()
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from driftless.cli.base import NO, SYNC, YES, File, Json, app, load, out, reach
+from driftless.cli.base import NO, SYNC, YES, File, Json, app, err, load, out, reach
 from driftless.config import Config
 from driftless.errors import ConfigError, SinkUnavailable, SyncError
 
@@ -117,5 +117,7 @@ def apply(file: File = SYNC) -> None:
         actions = _plan(config, places, store_secret=True)
         for action in actions:
             out.print(f"  {action}", markup=False, soft_wrap=True)
-            action.do()
+            with err.status("") as status:
+                places.report = status.update
+                action.do()
     out.print("nothing to change" if not actions else f"{len(actions)} changes made; `driftless run` follows")

@@ -18,6 +18,7 @@ from driftless.status import SourceStatus, status
 
 def _facts(config: Config) -> dict[str, Any]:
     """The facts of `status`. A source that cannot be reached leaves its own part empty and is told on stderr."""
+    from connectors.catalogue import changes
     from connectors.postgres import Postgres
     from driftless import names
 
@@ -28,7 +29,11 @@ def _facts(config: Config) -> dict[str, Any]:
         with Postgres(config.source.dsn) as postgres:
             slot = postgres.slot(names.slot(config.name))
             source = SourceStatus(
-                postgres.lsn(), slot.name if slot else None, slot.lag_bytes if slot else None, postgres.clock()
+                postgres.lsn(),
+                slot.name if slot else None,
+                slot.lag_bytes if slot else None,
+                postgres.clock(),
+                dict(changes(config, postgres, state)),
             )
     except SourceUnavailable as exc:
         say(str(exc))
@@ -55,6 +60,8 @@ def status_command(
                 live.update(_grid(_facts(config)), refresh=True)
     else:
         out.print(_grid(facts))
+        for table, reason in facts["source"]["changed"].items():
+            out.print(f"{table} changed: {reason}; see `driftless plan`", markup=False, soft_wrap=True)
         for follower in facts["followers"]:
             if follower["trouble"]:
                 out.print(f"{follower['name']}: {follower['trouble']}", markup=False, soft_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from unittest.mock import ANY
 
 import psycopg
 import pytest
@@ -75,7 +76,7 @@ def test_apply_by_the_role_alone_ends_at_the_first_right(pipeline: Pipeline) -> 
 def test_after_what_plan_prints_the_role_needs_no_more(pipeline: Pipeline, source: psycopg.Connection) -> None:
     printed = pipeline.here("plan", "--sql")
     assert printed.code == 1, printed.err
-    publication = f"driftless_{pipeline.name}"
+    publication, signals = f"driftless_{pipeline.name}", f"signals_{pipeline.name}"
     assert printed.out.splitlines() == [
         f'alter role "{ROLE}" replication;',
         f'grant usage on schema "closed" to "{ROLE}";',
@@ -84,7 +85,22 @@ def test_after_what_plan_prints_the_role_needs_no_more(pipeline: Pipeline, sourc
         f'grant select ("id", "name") on "public"."people" to "{ROLE}";',
         'alter table "closed"."things" replica identity full;',
         'alter table "public"."people" replica identity full;',
-        f'create publication {publication} for table "closed"."things", "public"."numbers", "public"."people";',
+        "create schema if not exists driftless;",
+        ANY,  # the function that the triggers call
+        *(
+            statement
+            for table in ('"closed"."things"', '"public"."numbers"', '"public"."people"')
+            for statement in (
+                f"create or replace trigger driftless_truncate after truncate on {table} "
+                "for each statement execute function driftless.truncated();",
+                f"alter table {table} enable always trigger driftless_truncate;",
+            )
+        ),
+        f'create table if not exists "driftless"."{signals}" (id text primary key, type text not null, data text);',
+        f'grant usage on schema driftless to "{ROLE}";',
+        f'grant select, insert on "driftless"."{signals}" to "{ROLE}";',
+        f'create publication {publication} for table "closed"."things", "driftless"."{signals}", "public"."numbers", '
+        '"public"."people";',
     ]
     for statement in printed.out.splitlines():
         source.execute(statement.encode())

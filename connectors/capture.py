@@ -1,0 +1,189 @@
+"""Captured tables in the control topic: their columns, their epochs, and the snapshots that begin an epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from connectors.catalogue import table_facts, why_anew
+from connectors.connector import is_date
+from connectors.objects import drop_trigger
+from connectors.places import Action, Places, bind
+from connectors.snapshot import SnapshotFailed, Snapshots, Wanted
+from driftless import names
+from driftless.config import Config
+from driftless.control import State
+from driftless.errors import ConfigError, SourceError
+from driftless.generation import generations
+from driftless.kafka import Kafka
+from driftless.registry import Epoch, TopicLog, first_epoch
+from driftless.table import Table
+
+Facts = dict[str, dict[str, Any] | None]
+
+
+@dataclass
+class Capture:
+    """What is to be done for the captured tables. `facts`: before the connector changes; `snapshots`: once it runs.
+
+    `epochs`: of each table, the epoch that its followers are to begin with when all of this is done.
+    """
+
+    facts: list[Action] = field(default_factory=list)
+    snapshots: list[Action] = field(default_factory=list)
+    epochs: dict[str, int] = field(default_factory=dict)
+
+
+def plan_capture(config: Config, places: Places, tables: dict[str, Table], state: State, existing: set[str]) -> Capture:
+    """Compare every table with what is registered of it."""
+    capture = Capture()
+    if state.get("pipeline/identity") is None:
+        identity = {"pipeline/identity": places.source.identity()}
+        capture.facts.append(Action("register", "source", do=bind(places.control.write, identity)))
+    for name, table in tables.items():
+        fact = state.get(f"epochs/{name}")
+        log = None if fact is None else TopicLog.from_json(fact)
+        if log is not None and log.topic in existing:
+            same_topic(places.kafka, log)
+        taking = _Taking(config, places, table, log, state)
+        why = taking.why()
+        if why:
+            taking.check()
+            capture.epochs[name] = taking.epoch
+            capture.snapshots.append(Action("snapshot", f"table {name}", why, do=taking.take))
+            continue
+        capture.epochs[name] = 1 if log is None else log.newest.number
+        facts = table_facts(places.source, table)
+        if state.get(f"table/{name}") != facts[f"table/{name}"] or state.get(f"storage/{name}") is None:
+            verb = "register" if state.get(f"table/{name}") is None else "change"
+            listed = ", ".join(c.name for c in table.columns)
+            do = bind(places.control.write, facts)
+            capture.facts.append(Action(verb, f"columns of {name}", listed, do=do))
+        if log is None:
+            do = bind(_register_epoch, places, name, names.table_topic(config.name, name))
+            capture.facts.append(Action("register", f"epoch 1 of {name}", do=do))
+    return capture
+
+
+def _register_epoch(places: Places, name: str, topic: str) -> None:
+    found = places.kafka.topic(topic)
+    if found is None:
+        raise SourceError(f"the topic {topic} is gone again right after it was made")
+    places.control.write({f"epochs/{name}": first_epoch(topic, found.id, found.partitions).to_json()})
+
+
+class _Taking:
+    """The snapshot of one table, which may have been begun before: the control topic keeps it until it is complete."""
+
+    def __init__(self, config: Config, places: Places, table: Table, log: TopicLog | None, state: State) -> None:
+        self._config = config
+        self._places = places
+        self._table = table
+        self._log = log
+        self._state = state
+        self._key = f"snapshot/{table.full_name}"
+        begun = state.get(self._key)
+        self._begun = None if begun is None else Wanted.from_json(begun)
+        self.epoch = 1 if log is None else log.newest.number + 1
+
+    def why(self) -> str:
+        """Why one is to be taken; empty where none is."""
+        name, source, state = self._table.full_name, self._places.source, self._state
+        if self._begun is not None:
+            return self._begun.why
+        if self._log is None:
+            captures = self._places.connect.config(names.connector(self._config.name)) is not None
+            return "it is new in a pipeline that captures already" if captures else ""
+        return why_anew(source, self._table, {key: state.get(key) for key in (f"table/{name}", f"storage/{name}")})
+
+    def check(self) -> None:
+        """Refuse what Debezium reads wrongly beside the stream: by way of the driver's own type a date loses its era,
+        and ten days of 1582. The first snapshot of a pipeline reads them right.
+        """
+        dates = [column.name for column in self._table.columns if is_date(column)]
+        early = self._places.source.early_dates(self._table.full_name, dates)
+        if early:
+            raise ConfigError(
+                f"{self._table.full_name}: {', '.join(early)} holds dates before 1582-10-15, which a snapshot beside "
+                "the stream would read wrongly",
+                hint="leave the column out with `exclude`, or capture the table in a new pipeline, from its start",
+            )
+
+    def take(self) -> None:
+        """Have the table read anew, then register the epoch that begins with it."""
+        table, places = self._table, self._places
+        name = table.full_name
+        snapshots = Snapshots(self._config.name, places.admin, places.kafka, places.connect, places.report)
+        snapshot = self._begun
+        if snapshot is not None and (snapshot.epoch != self.epoch or why_anew(places.source, table, snapshot.facts)):
+            snapshot = None  # the rows that were read before would lack what changed since
+        why = self.why()
+        while True:
+            if snapshot is None:
+                facts = table_facts(places.source, table)
+                snapshot = snapshots.begin(table, self._log, places.source.emit_marker(), why, facts)
+                places.control.write({self._key: snapshot.to_json()})
+            try:
+                snapshots.take(name, snapshot)
+            except SnapshotFailed:
+                places.control.write({self._key: None})
+                raise
+            self.check()
+            if not snapshots.truncated(name, snapshot.lsn):
+                break
+            places.report(f"{name} was truncated meanwhile: reading it once more")
+            snapshot = None
+        topic = places.kafka.topic(names.table_topic(self._config.name, name))
+        if topic is None:
+            raise SourceError(f"the topic of {name} is gone since its snapshot was taken")
+        begins = Epoch(snapshot.epoch, snapshot.floors, why, snapshot.lsn)
+        older = () if self._log is None else self._log.epochs
+        log = TopicLog(topic.name, topic.id, topic.partitions, (*older, begins))
+        places.control.write({**snapshot.facts, f"epochs/{name}": log.to_json(), self._key: None})
+
+
+def plan_removal(config: Config, places: Places, state: State, existing: set[str]) -> list[Action]:
+    """Forget the tables that were taken out of the configuration, once the connector has let go of them."""
+    actions = []
+    for name in sorted({*state.under("epochs"), *state.under("snapshot")} - config.source.tables.keys()):
+        following = sorted(f for f in _followers(state) if _reads(state, f, name))
+        if following:
+            raise ConfigError(
+                f"source.tables: {name} was taken out, but {', '.join(following)} still follows it",
+                hint="put it back, `driftless remove` the follower, then take it out",
+            )
+        others = places.source.publications(name) - {names.publication(config.name)}
+        if name in places.source.triggered() and not others:
+            statement = drop_trigger(name)
+            do = bind(places.admin.execute, statement)
+            actions.append(Action("drop", f"trigger of {name}", sql=statement, do=do))
+        topic = names.table_topic(config.name, name)
+        if topic in existing:
+            actions.append(Action("drop", f"topic {topic}", do=bind(places.kafka.delete, topic)))
+        gone = dict.fromkeys(f"{kind}/{name}" for kind in ("table", "storage", "epochs", "snapshot"))
+        actions.append(Action("forget", f"table {name}", do=bind(places.control.write, gone)))
+    return actions
+
+
+def _followers(state: State) -> set[str]:
+    return {key.rpartition("/")[0] for key in state.under("generation")}
+
+
+def _reads(state: State, follower: str, table: str) -> bool:
+    return any(generation.table.full_name == table for generation in generations(state, follower).values())
+
+
+def same_topic(kafka: Kafka, log: TopicLog) -> None:
+    """Raise SourceError unless the topic is the very one that was registered, with as many partitions."""
+    found = kafka.topic(log.topic)
+    if found is None or found.id != log.topic_id:
+        what = "is gone" if found is None else "was deleted and made again"
+        raise SourceError(
+            f"the topic {log.topic} {what} since it was registered: offsets in it mean nothing to the followers",
+            hint="remove the pipeline's connector, slot and topics, then `driftless apply` takes a new snapshot",
+        )
+    if found.partitions != log.partitions:
+        raise SourceError(
+            f"the topic {log.topic} has {found.partitions} partitions, {log.partitions} are registered",
+            hint="a new topic and a new snapshot are needed",
+        )

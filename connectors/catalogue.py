@@ -1,0 +1,79 @@
+"""What the catalogue says against what is registered of a table: DDL, and what it does to rows, is not in the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+from connectors.postgres import Postgres, Storage, captured_tables
+from driftless.config import Config
+from driftless.control import State
+from driftless.table import Column, Table
+from driftless.types import refusal
+
+Facts = dict[str, dict[str, Any] | None]
+
+
+def table_facts(source: Postgres, table: Table) -> Facts:
+    """What is registered of a table, as it reads back from JSON, where tuples are lists."""
+    facts = {f"table/{table.full_name}": table.to_json(), f"storage/{table.full_name}": asdict(source.storage(table))}
+    plain: Facts = json.loads(json.dumps(facts))
+    return plain
+
+
+def why_anew(source: Postgres, table: Table, facts: Facts) -> str:
+    """Why the log no longer says what the table holds, which was registered as `facts`; empty where it does.
+
+    Another key, another type, a rewrite, a column that comes with values or under another name.
+    """
+    fact = facts.get(f"table/{table.full_name}")
+    if fact is None:
+        return ""
+    registered = Table.from_json(fact)
+    if reason := _rewritten(source, table, registered, facts.get(f"storage/{table.full_name}")):
+        return reason
+    added = [name for name in _added(registered, table) if source.any_value(table.full_name, name)]
+    return f"{', '.join(added)} came with values that the log does not have" if added else ""
+
+
+def changes(config: Config, source: Postgres, state: State) -> Iterator[tuple[str, str]]:
+    """Every registered table that is no longer as it was registered, and in what; reads no row."""
+    for name, table in captured_tables(source, config).items():
+        fact = state.get(f"table/{name}")
+        if fact is None:
+            continue
+        if table is None:
+            yield name, "it is gone"
+            continue
+        registered = Table.from_json(fact)
+        if reason := _rewritten(source, table, registered, state.get(f"storage/{name}")):
+            yield name, reason
+        elif added := _added(registered, table):
+            yield name, f"it has a new column: {', '.join(added)}"
+        elif dropped := _added(table, registered):
+            yield name, f"it has no column {', '.join(dropped)} any more"
+
+
+def _rewritten(source: Postgres, table: Table, registered: Table, storage: dict[str, Any] | None) -> str:
+    if table.needs_full_identity and table.replica_identity != "f":
+        return "its replica identity is not full: large values that an UPDATE left alone are missing"
+    if registered.key != table.key:
+        return f"its key was ({', '.join(registered.key)}) and is ({', '.join(table.key)})"
+    old, new = _columns(registered), _columns(table)
+    if changed := sorted(name for name in old.keys() & new.keys() if old[name] != new[name]):
+        return f"the type of {', '.join(changed)} changed"
+    if storage is not None and source.storage(table).rewritten(Storage(**storage)):
+        return "it was rewritten by ALTER TABLE"
+    return ""
+
+
+def _added(before: Table, after: Table) -> list[str]:
+    """Columns that documents can show, and that were not there before."""
+    old, new = _columns(before), _columns(after)
+    return sorted(name for name in new.keys() - old.keys() if refusal(new[name]) is None)
+
+
+def _columns(table: Table) -> dict[str, Column]:
+    return {column.name: replace(column, toastable=False) for column in table.columns}

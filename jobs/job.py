@@ -1,0 +1,45 @@
+"""What following a generation needs, put together from the control topic and the configuration."""
+
+from __future__ import annotations
+
+from driftless import names
+from driftless.config import Config, milliseconds
+from driftless.control import State
+from driftless.errors import ConfigError, SourceError
+from driftless.generation import Generation
+from driftless.kafka import Kafka
+from driftless.registry import TopicLog
+from driftless.sink import SinkContext
+from driftless.where import parse as parse_where
+from jobs.apply import LogSource, SinkSpec, kafka_options
+from jobs.decode import writes_sql
+from jobs.standing import Job
+from jobs.where import log_filter
+from sinks import config_model
+
+
+def make_job(config: Config, follower: str, generation: Generation, state: State, kafka: Kafka) -> Job:
+    """Everything that following a generation needs, from the control topic and the configuration: no database."""
+    entry = config.followers[follower]
+    root = generation.table.full_name
+    epochs = state.get(f"epochs/{root}")
+    if epochs is None:
+        raise SourceError(f"the table {root} is not captured any more", hint="run `driftless plan`")
+    log = TopicLog.from_json(epochs).upto(generation.epoch)
+    context = SinkContext(config.name, follower, generation.table.key)
+    settings = generation.settings(entry)
+    try:
+        store = config_model(generation.kind).model_validate(settings)
+        store.validate_for(context)
+    except ValueError as exc:
+        raise ConfigError(f"followers.{follower}.{generation.kind}: {exc}") from None
+    keep = None if generation.where is None else log_filter(parse_where(generation.where), generation.table)
+    parse, shape = writes_sql(
+        generation.table, generation.fields, log, keep, unavailable=names.unavailable(config.name)
+    )
+    source = LogSource(log.topic, kafka_options(kafka.settings(), follower), tuple(parse), tuple(shape))
+    captured = config.source.tables.get(root)
+    retention = milliseconds(captured.retention if captured else "7d") / 1000
+    spec = SinkSpec(generation.kind, settings, context)
+    checked = generation.number > 1 and not store.expires
+    return Job(follower, generation.view, generation.number, log, source, spec, retention, checked)

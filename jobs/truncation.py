@@ -1,0 +1,69 @@
+"""A TRUNCATE as a new epoch: its floors lie between the last record before it and the first one after it."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from driftless.errors import SourceError, SourceUnavailable
+from driftless.kafka import TIMEOUT, Kafka, Offsets
+from driftless.lsn import format_lsn
+from driftless.marker import Truncation
+from driftless.registry import TopicLog
+
+CLOCKS = 60.0
+"""How much earlier than the truncation's own record is read, in seconds: clocks of two Connect workers may differ."""
+
+
+def truncated(kafka: Kafka, log: TopicLog, truncation: Truncation) -> TopicLog:
+    """The log with the epoch that a truncation begins. Whoever computes it, the result is the same.
+
+    TRUNCATE locks everybody else out of the table until it is committed. So what of the table was written before it
+    has a lower LSN than the trigger's message; what was written later has its LSN, which is that of the message's end,
+    or a higher one. Raises SourceUnavailable where a transaction is still open in Kafka.
+    """
+    ends = _decided_ends(kafka, log)
+    floors = dict(ends)
+    begin = kafka.offsets_at(log.topic, log.partitions, truncation.time - CLOCKS)
+    left = {p for p, end in ends.items() if begin[p] < end}
+    consumer = kafka.consumer(**{"enable.partition.eof": True})
+    try:
+        consumer.assign([TopicPartition(log.topic, p, max(begin[p], log.floor[p])) for p in left])
+        while left:
+            message = consumer.poll(TIMEOUT)
+            if message is None:
+                raise SourceUnavailable(f"Kafka gave no answer within {TIMEOUT:.0f} s while reading {log.topic}")
+            error, partition, offset = message.error(), message.partition(), message.offset()
+            assert partition is not None
+            assert offset is not None
+            if error is not None:
+                if error.code() != KafkaError._PARTITION_EOF:
+                    raise SourceError(f"reading {log.topic}: {error.str()}")
+                left.discard(partition)
+            elif partition in left and _lsn(message) >= truncation.lsn:
+                floors[partition] = min(offset, floors[partition])
+                left.discard(partition)
+                consumer.incremental_unassign([TopicPartition(log.topic, partition)])
+    finally:
+        consumer.close()
+    return log.begin(floors, f"TRUNCATE at {format_lsn(truncation.lsn)}", truncation.lsn)
+
+
+def _decided_ends(kafka: Kafka, log: TopicLog) -> Offsets:
+    """Committed ends behind everything that has been written by now: the truncation's own transaction, too."""
+    written = kafka.written_ends({log.topic: log.partitions})[log.topic]
+    deadline = time.monotonic() + TIMEOUT
+    while True:
+        ends = kafka.committed_ends(log.topic, log.partitions)
+        if all(ends[p] >= end for p, end in written.items()):
+            return ends
+        if time.monotonic() > deadline:
+            raise SourceUnavailable(f"{log.topic}: a transaction is still open after {TIMEOUT:.0f} s")
+        time.sleep(0.02)
+
+
+def _lsn(message: Message) -> int:
+    """The position of a record's change. A tombstone may have none; the row it deletes has."""
+    value = dict(message.headers() or []).get("lsn")
+    return int(value) if value else 0

@@ -26,12 +26,12 @@ from bench.rows import MAPPING, TABLE, Change
 from bench.watch import Usage, Watch
 from connectors.connect import Connect
 from connectors.connector import topic_plan
-from driftless import config as configuration
 from driftless import names
 from driftless.config import Config
 from driftless.control import SETTINGS, Control
 from driftless.generation import begin_facts, define
 from driftless.kafka import Kafka, Setting
+from driftless.load import load
 from driftless.registry import first_epoch
 from driftless.sink import Sink, SinkContext
 from driftless.table import Table
@@ -131,7 +131,7 @@ class Pipeline:
         self.redis = endpoints.redis.rsplit("/", 1)[0] + f"/{REDIS_DATABASE}"
         sync = folder / "sync.yaml"
         sync.write_text(json.dumps(self._sync(dsn or endpoints.postgres, followers), indent=2))
-        self.config: Config = configuration.load(sync, {kind: sinks.config_model(kind) for kind in sinks.kinds()})
+        self.config: Config = load(sync, {kind: sinks.config_model(kind) for kind in sinks.kinds()})
         self.kafka = Kafka(self.config.kafka)
         self.control = Control(self.kafka, self.name)
 

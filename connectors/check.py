@@ -69,31 +69,32 @@ def _tables(config: Config, source: Postgres, tables: dict[str, Table | None]) -
     relations = source.relations()
     whole: dict[str, Table] = {}
     for name, table in tables.items():
-        exclude = config.source.tables[name].exclude
         relation = relations.get(name)
         if relation is None:
-            yield Finding(f"source.tables: there is no table {name}{did_you_mean(name, relations)}")
+            what = f"there is no table {name}{did_you_mean(name, relations)}"
+            yield Finding(config.at(("source", "tables", name), what))
             continue
         for obstacle in relation_obstacles(relation):
             yield Finding(f"{name} {obstacle}")
         found = source.table(name)
         if table is not None and found is not None:
             whole[name] = found
-            yield from _columns(name, table, found, exclude)
+            yield from _columns(config, name, table, found)
     excluded = {name: config.source.tables[name].exclude for name in whole}
     for name, reason in (*meetings(whole, relations), *column_meetings(whole, excluded)):
         yield Finding(f"{name} {reason}")
 
 
-def _columns(name: str, table: Table, whole: Table, exclude: tuple[str, ...]) -> Iterator[Finding]:
+def _columns(config: Config, name: str, table: Table, whole: Table) -> Iterator[Finding]:
     for obstacle in table_obstacles(whole):
         yield Finding(f"{name} {obstacle}")
-    for column in exclude:
+    for number, column in enumerate(config.source.tables[name].exclude):
+        at = ("source", "tables", name, "exclude", number)
         if whole.column(column) is None:
             known = did_you_mean(column, [c.name for c in whole.columns])
-            yield Finding(f"source.tables.{name}.exclude: there is no column {column}{known}")
+            yield Finding(config.at(at, f"there is no column {column}{known}"))
         elif column in table.key:
-            yield Finding(f"source.tables.{name}.exclude: {column} belongs to the key and cannot be left out")
+            yield Finding(config.at(at, f"{column} belongs to the key and cannot be left out"))
     for column_ in table.columns:
         reason = refusal(column_)
         if reason is not None and column_.name not in table.key:
@@ -104,32 +105,35 @@ def _views(config: Config, source: Postgres, tables: dict[str, Table | None]) ->
     for name, view in config.views.items():
         table = tables.get(view.root)
         if table is not None:
-            yield from _view(name, view, table)
+            yield from _view(config, name, view, table)
             if view.where is not None:
-                yield from _where(name, parse(view.where), table, config.source.tables[view.root].exclude, source)
+                yield from _where(config, name, parse(view.where), table, source)
 
 
-def _view(name: str, view: ViewConfig, table: Table) -> Iterator[Finding]:
+def _view(config: Config, name: str, view: ViewConfig, table: Table) -> Iterator[Finding]:
     fields = view.fields(tuple(column.name for column in table.columns if refusal(column) is None))
     if not fields:
-        yield Finding(f"views.{name}: no column is left to show")
-    for column_name in fields.values():
+        yield Finding(config.at(("views", name), "no column is left to show"))
+    for number, (field, column_name) in enumerate(fields.items()):
         column = table.column(column_name)
+        at = ("views", name, "columns", field if isinstance(view.columns, dict) else number)
         if column is None:
             known = did_you_mean(column_name, [c.name for c in table.columns])
-            yield Finding(f"views.{name}.columns: {table.full_name} has no column {column_name}{known}")
+            yield Finding(config.at(at, f"{table.full_name} has no column {column_name}{known}"))
         elif (reason := refusal(column)) is not None:
-            yield Finding(f"views.{name}.columns: {column_name} {reason}")
+            yield Finding(config.at(at, f"{column_name} {reason}"))
 
 
-def _where(name: str, where: Where, table: Table, excluded: tuple[str, ...], source: Postgres) -> Iterator[Finding]:
+def _where(config: Config, name: str, where: Where, table: Table, source: Postgres) -> Iterator[Finding]:
+    at = ("views", name, "where")
+    excluded = config.source.tables[table.full_name].exclude
     enums = [column.name for column in table.columns if column.kind == "e" and column.name in where.columns]
     labels = {column: source.labels(table.full_name, column) for column in enums}
     refusals = where.refusals(table, excluded=excluded, labels=labels)
     for problem in refusals:
-        yield Finding(f"views.{name}.where: {problem}")
+        yield Finding(config.at(at, problem))
     if not refusals and where.orders_text(table) and (encoding := source.encoding()) != "UTF8":
-        yield Finding(f"views.{name}.where: text has the order of UTF8 in the log; this database has {encoding}")
+        yield Finding(config.at(at, f"text has the order of UTF8 in the log; this database has {encoding}"))
 
 
 def _log(config: Config, places: Places) -> Iterator[Finding]:

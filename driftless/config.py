@@ -1,37 +1,59 @@
-"""sync.yaml: its models, and loading it with every mistake reported at once."""
+"""sync.yaml: its models. What each key means is said here, and docs/configuration.md is made of it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any
+from collections import Counter
+from typing import Annotated, Any, Protocol
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-
-from driftless.errors import ConfigError
-from driftless.table import join_name, split_name
-from driftless.where import WhereRefused, parse
-from driftless.yamlfile import Location, YamlFile, did_you_mean
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    Tag,
+    ValidationInfo,
+    field_validator,
+)
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,47}")
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-NOT_YET = {"one", "many", "through", "shards", "atomic"}
-"""Fields of the contract that this version does not build yet; naming them gets its own message."""
+_IN_WORDS = re.compile(r"(\d+)\s*(ms|milli|s|m|h|d)[a-z]*", re.IGNORECASE)
+_BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\],]+):\d{1,5}")
+_DSN = re.compile(r"postgres(ql)?://.|\w+\s*=\s*\S")
+_HTTP = re.compile(r"https?://[^/?#\s]")
+
+
+def near_name(name: str) -> str:
+    """The name that was probably meant: lower case, `-` for what cannot be in a name."""
+    return re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")
 
 
 def pipeline_name(name: str) -> str:
     """The name itself, where it can be one; else a ValueError with a text for the operator."""
     if not _NAME.fullmatch(name):
-        raise ValueError("use lower-case letters, digits, `_` and `-`, begin with a letter, at most 48")
+        near = near_name(name)
+        meant = f"; did you mean `{near}`?" if _NAME.fullmatch(near) else ""
+        raise ValueError(f"use lower-case letters, digits, `_` and `-`, begin with a letter, at most 48{meant}")
     return name
 
 
-def _duration(text: str) -> str:
-    if not _DURATION.fullmatch(text):
-        raise ValueError("write a number and a unit: ms, s, m, h or d, as in `7d`")
-    return text
+def _duration(given: object) -> object:
+    if isinstance(given, str) and _DURATION.fullmatch(given):
+        return given
+    meant = ""
+    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+        meant = f"; `{given}` of what: `{given}s`, `{given}m`, `{given}h`, `{given}d`?"
+    elif isinstance(given, str) and (words := _IN_WORDS.fullmatch(given)):
+        unit = words[2].lower()
+        meant = f"; did you mean `{words[1]}{'ms' if unit == 'milli' else unit}`?"
+    elif str(given).startswith("-"):
+        meant = "; it cannot be negative"
+    raise ValueError(f"write a number and a unit: ms, s, m, h or d, as in `7d`{meant}")
 
 
 def milliseconds(duration: str) -> int:
@@ -42,53 +64,203 @@ def milliseconds(duration: str) -> int:
     return int(match[1]) * _UNIT_MS[match[2]]
 
 
+def _dsn(dsn: str) -> str:
+    scheme = dsn.partition("://")[0].lower() if "://" in dsn else ""
+    if dsn.startswith("jdbc:postgresql:"):
+        raise ValueError(
+            "leave away the `jdbc:` and name user and password: `postgresql://user:password@host/database`"
+        )
+    if scheme in ("mysql", "mariadb", "mongodb", "sqlserver", "oracle"):
+        raise ValueError(f"the source must be Postgres, not {scheme}")
+    if not _DSN.match(dsn):
+        raise ValueError("must look like `postgresql://user:password@host:5432/database`")
+    return dsn
+
+
+def _brokers(bootstrap: str) -> str:
+    if "://" in bootstrap:
+        raise ValueError("write host:port without a scheme, as in `kafka:9092`; TLS is set in `kafka.options`")
+    for broker in bootstrap.split(","):
+        if not _BROKER.fullmatch(broker.strip()):
+            raise ValueError("write host:port of each broker, separated by commas, as in `kafka-1:9092,kafka-2:9092`")
+    return bootstrap
+
+
+def _http(url: str) -> str:
+    if not _HTTP.match(url):
+        raise ValueError("must begin with `http://` or `https://` and a host, as in `http://connect:8083`")
+    return url
+
+
+def _setting(value: object) -> object:
+    """YAML's numbers and booleans as the text that the client takes."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+_OURS = (
+    "group.id",
+    "group.instance.id",
+    "transactional.id",
+    "isolation.level",
+    "acks",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.idempotence",
+    "enable.partition.eof",
+    "auto.offset.reset",
+)
+
+
+def _options(options: dict[str, str]) -> dict[str, str]:
+    if "bootstrap.servers" in options:
+        raise ValueError("`bootstrap.servers` is what `kafka.bootstrap` says: leave it out here")
+    if ours := [name for name in _OURS if name in options]:
+        raise ValueError(f"`{ours[0]}` cannot be set: what driftless promises rests on its own value of it")
+    return options
+
+
+def _shape(columns: object) -> str:
+    return "mapping" if isinstance(columns, dict) else "list"
+
+
+def _listed(columns: tuple[str, ...]) -> tuple[str, ...]:
+    if columns == ("*",):
+        raise ValueError("to show all columns, leave `columns` out")
+    if not columns:
+        raise ValueError("no column is listed: list some, or leave `columns` out to show all")
+    if twice := [name for name, count in Counter(columns).items() if count > 1]:
+        raise ValueError(f"lists {', '.join(f'`{name}`' for name in twice)} twice")
+    return columns
+
+
+def _renamed(columns: dict[str, str]) -> dict[str, str]:
+    if not columns:
+        raise ValueError("no column is named: name some, or leave `columns` out to show all")
+    return columns
+
+
 Name = Annotated[str, AfterValidator(pipeline_name)]
-Duration = Annotated[str, AfterValidator(_duration)]
+Duration = Annotated[str, BeforeValidator(_duration)]
+Setting = Annotated[str, BeforeValidator(_setting)]
+Columns = Annotated[
+    Annotated[tuple[str, ...], AfterValidator(_listed), Tag("list")]
+    | Annotated[dict[str, str], AfterValidator(_renamed), Tag("mapping")],
+    Discriminator(_shape),
+]
 
 
 class Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    """A part of sync.yaml. Unknown fields are refused; a mistake's message never shows the value.
+
+    A field's first example is YAML that stands for itself: in docs/configuration.md, and in messages.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_number(cls, value: object, info: ValidationInfo) -> object:
+        """YAML's true is 1 to pydantic."""
+        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation in (int, float, int | None):
+            raise ValueError(f"`{str(value).lower()}` is no number")
+        return value
 
 
 class TableConfig(Model):
     """One captured table. Frozen once its topic is made."""
 
-    exclude: tuple[str, ...] = Field(default=(), description="Columns that never leave the database.")
-    partitions: int | None = Field(default=None, ge=1, le=512, description="Partitions of the table's topic.")
-    retention: Duration = Field(default="7d", description="How long the log keeps a delete before it may forget it.")
+    exclude: tuple[str, ...] = Field(
+        default=(),
+        description="Columns that never leave the database: they are neither in the log nor in a document.",
+        examples=["[password_hash]"],
+    )
+    partitions: int | None = Field(
+        default=None,
+        ge=1,
+        le=512,
+        description="Partitions of this table's topic. As `kafka.partitions` says if left out. Frozen once made.",
+        examples=["8"],
+    )
+    retention: Duration = Field(
+        default="7d",
+        description="How long the log keeps a delete before it may forget it. A follower that was away for longer "
+        "must be built anew.",
+        examples=["14d"],
+    )
 
 
 class SourceConfig(Model):
-    dsn: str = Field(description="Postgres, with a role that has REPLICATION and SELECT.")
-    admin_dsn: str | None = Field(default=None, description="For `apply` alone: a role that owns the tables.")
+    """The Postgres database that is followed."""
+
+    dsn: Annotated[str, AfterValidator(_dsn)] = Field(
+        repr=False,
+        description="Postgres, with a role that has REPLICATION and SELECT, as a URL or as libpq's `key=value` pairs.",
+        examples=["${SHOP_DSN}"],
+    )
+    admin_dsn: Annotated[str, AfterValidator(_dsn)] | None = Field(
+        default=None,
+        repr=False,
+        description="For `driftless apply` alone: a role that owns the tables. Without it, a DBA runs what "
+        "`driftless plan --sql` prints.",
+        examples=["${SHOP_ADMIN_DSN}"],
+    )
     tables: dict[str, TableConfig] = Field(
-        description='The tables to capture, as schema.table; a part that holds `.` or `"` is quoted as in SQL.'
+        description='The tables to capture, as schema.table; without a schema, `public`. A part that holds `.` or `"` '
+        "is quoted as in SQL. One compacted topic is made for each.",
+        examples=["{public.customers: {exclude: [password_hash]}, public.products: {}}"],
     )
 
 
 class KafkaConfig(Model):
-    bootstrap: str = Field(description="host:port of one or more brokers, separated by commas.")
-    partitions: int = Field(default=4, ge=1, le=512, description="Partitions of a table's topic.")
-    replication: int = Field(default=1, ge=1, le=9, description="Copies that the brokers keep.")
-    options: dict[str, str] = Field(default_factory=dict, description="Any client setting, as for TLS and SASL.")
+    """The brokers that keep the log."""
+
+    bootstrap: Annotated[str, AfterValidator(_brokers)] = Field(
+        description="host:port of one or more brokers, separated by commas.", examples=["kafka-1:9092,kafka-2:9092"]
+    )
+    partitions: int = Field(
+        default=4, ge=1, le=512, description="Partitions of each table's topic. Frozen once made.", examples=["4"]
+    )
+    replication: int = Field(
+        default=1, ge=1, le=9, description="Copies of each topic that the brokers keep: 3 on a cluster.", examples=["3"]
+    )
+    options: Annotated[dict[str, Setting], AfterValidator(_options)] = Field(
+        default_factory=dict,
+        repr=False,
+        description="Any setting of librdkafka's client, as for TLS and SASL.",
+        examples=["{security.protocol: SASL_SSL, sasl.mechanism: PLAIN}"],
+    )
 
 
 class ConnectConfig(Model):
-    url: str = Field(description="The REST interface of Kafka Connect.")
+    """Kafka Connect, which runs Debezium."""
+
+    url: Annotated[str, AfterValidator(_http)] = Field(
+        repr=False, description="The REST interface of Kafka Connect.", examples=["http://connect:8083"]
+    )
     password: str | None = Field(
         default=None,
         description="Where the Connect worker finds the DSN's password, as `provider:path:key` of one of its config "
         "providers: `file:/etc/connect/shop.properties:password`, `env:SHOP_PASSWORD`. The local stack needs none.",
+        examples=["env:SHOP_PASSWORD"],
     )
 
 
 class ViewConfig(Model):
-    root: str = Field(description="The table that gives one document a row.")
-    columns: tuple[str, ...] | dict[str, str] | None = Field(
+    """What a document is: one for each row of `root`."""
+
+    root: str = Field(description="The table that gives one document a row.", examples=["public.products"])
+    columns: Columns | None = Field(
         default=None,
         description="Columns to show: a list, or a mapping {name in the document: column}. All if left out.",
+        examples=["[id, title]", "{id: id, called: name}"],
     )
-    where: str | None = Field(default=None, description="Which rows of the root have a document (docs/where.md).")
+    where: str | None = Field(
+        default=None,
+        description="Which rows of the root have a document ([where](where.md)). All if left out.",
+        examples=["stock > 0"],
+    )
 
     def fields(self, columns: tuple[str, ...]) -> dict[str, str]:
         """Name in the document -> column, given the columns that the table has."""
@@ -100,190 +272,69 @@ class ViewConfig(Model):
 
 
 class FollowerConfig(Model):
-    view: str = Field(description="The view whose documents it holds.")
+    """Who keeps a copy of a view's documents: the fields below, and one kind of store with its own."""
+
+    view: str = Field(description="The view whose documents it holds.", examples=["product"])
     keep: Duration = Field(
-        default="1d", description="How long a generation that readers have left goes on following, to go back to."
+        default="1d",
+        description="How long a generation that readers have left goes on following, to go back to with "
+        "`driftless promote`. After that it is dropped.",
+        examples=["7d"],
     )
-    kind: str
-    sink: dict[str, Any]
+    kind: str = Field(exclude=True)
+    sink: dict[str, Any] = Field(exclude=True, repr=False)
 
 
-_FOLLOWER = ("view", "keep")
-"""What a follower has beside its store."""
+class StoreConfig(Model):
+    """A kind of store's part of a follower."""
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Where it writes, so that no two followers write there; empty where that cannot be told."""
+        return ()
+
+
+class Places(Protocol):
+    """Where in the file something stands."""
+
+    def at(self, location: tuple[int | str, ...], what: str) -> str: ...
 
 
 class Config(Model):
     """A whole sync.yaml, checked. Values from the environment are in it: never print or store it whole."""
 
-    name: Name
-    source: SourceConfig
-    kafka: KafkaConfig
-    connect: ConnectConfig
-    views: dict[Name, ViewConfig]
-    followers: dict[Name, FollowerConfig]
+    name: Name = Field(
+        description="Prefix of every topic, slot, publication, index of our own and key made for this pipeline. Never "
+        "change it.",
+        examples=["shop"],
+    )
+    source: SourceConfig = Field(description="The Postgres database that is followed.")
+    kafka: KafkaConfig = Field(description="The brokers that keep the log.")
+    connect: ConnectConfig = Field(description="Kafka Connect, which runs Debezium.")
+    views: dict[Name, ViewConfig] = Field(
+        description="What a document is, by names of your own.", examples=["{product: {root: public.products}}"]
+    )
+    followers: dict[Name, FollowerConfig] = Field(
+        description="Who keeps a copy, by names of your own.",
+        examples=['{product-cache: {view: product, redis: {url: "${CACHE_URL}", key: "product:{id}"}}}'],
+    )
+    _places: Places | None = PrivateAttr(default=None)
 
     def table_of(self, follower: str) -> str:
         """The root table, as schema.table, of a follower's view."""
         return self.views[self.followers[follower].view].root
 
+    def at(self, location: tuple[int | str, ...], what: str) -> str:
+        """`sync.yaml:14: views.order.where: what`: a message about this place of the file it was read from."""
+        if self._places is None:
+            return f"{'.'.join(map(str, location))}: {what}"
+        return self._places.at(location, what)
 
-def load(path: Path, sinks: Mapping[str, type[BaseModel]]) -> Config:
-    """Read and check the file; raises one ConfigError with every mistake. `sinks`: kind -> its config model."""
-    file = YamlFile(path)
-    problems = file.problems
-    data = dict(file.data)
-    followers = data.get("followers")
-    if isinstance(followers, dict):
-        data["followers"] = {
-            name: _follower(file, ("followers", name), entry, sinks, problems) for name, entry in followers.items()
-        }
-    _qualify(file, data, problems)
-    problems += _references(file, data) + _conditions(file, data)
-    config = None
-    try:
-        config = Config.model_validate(data)
-    except ValidationError as exc:
-        problems += [_problem(file, error) for error in exc.errors(include_url=False, include_input=False)]
-    if problems or config is None:
-        raise ConfigError(*sorted(set(problems), key=_by_line))
-    return config
+    def read_from(self, places: Places) -> Config:
+        """The same, which knows where it stands in its file."""
+        self._places = places
+        return self
 
 
-def _follower(
-    file: YamlFile, at: Location, entry: object, sinks: Mapping[str, type[BaseModel]], problems: list[str]
-) -> object:
-    """Turn `{view, <kind>: {...}}` into `{view, kind, sink}`, checking the store's part against its own model."""
-    if not isinstance(entry, dict):
-        return entry
-    kinds = [key for key in entry if key in sinks]
-    for key in entry:
-        if key not in _FOLLOWER and key not in sinks:
-            problems.append(file.at((*at, key), f"unknown kind of store{did_you_mean(key, [*sinks, *_FOLLOWER])}"))
-    plain = {key: entry[key] for key in _FOLLOWER if key in entry}
-    if len(kinds) != 1:
-        if len(kinds) > 1 or not set(entry) - set(_FOLLOWER):
-            problems.append(file.at(at, f"name exactly one kind of store: {', '.join(sorted(sinks))}"))
-        return {**plain, "kind": "", "sink": {}}
-    kind = kinds[0]
-    try:
-        sinks[kind].model_validate(entry[kind])
-    except ValidationError as exc:
-        for error in exc.errors(include_url=False, include_input=False):
-            problems.append(_problem(file, {**error, "loc": (*at, kind, *error["loc"])}, sinks[kind]))
-    sink = entry[kind] if isinstance(entry[kind], dict) else {}
-    return {**plain, "kind": kind, "sink": sink}
-
-
-def _qualify(file: YamlFile, data: dict[str, object], problems: list[str]) -> None:
-    """Give every table its one spelling."""
-    source, views = data.get("source"), data.get("views")
-    if isinstance(source, dict) and isinstance(source.get("tables"), dict):
-        tables: dict[str, object] = {}
-        for name, entry in source["tables"].items():
-            full_name = _qualified(file, ("source", "tables", name), name, problems)
-            if full_name in tables:
-                problems.append(file.at(("source", "tables", name), f"names {full_name} a second time"))
-            tables[full_name] = entry or {}
-        data["source"] = {**source, "tables": tables}
-    if isinstance(views, dict):
-        data["views"] = {
-            name: {**view, "root": _qualified(file, ("views", name, "root"), view["root"], problems)}
-            if isinstance(view, dict) and "root" in view
-            else view
-            for name, view in views.items()
-        }
-
-
-def _qualified(file: YamlFile, at: Location, name: object, problems: list[str]) -> str:
-    try:
-        return join_name(*split_name(str(name)))
-    except ValueError as exc:
-        problems.append(file.at(at, str(exc)))
-        return str(name)
-
-
-def _references(file: YamlFile, data: dict[str, object]) -> list[str]:
-    """Names that lead nowhere, in a file that may have other mistakes too."""
-
-    def entries(*path: str) -> dict[str, object]:
-        node: object = data
-        for part in path:
-            node = node.get(part) if isinstance(node, dict) else None
-        return node if isinstance(node, dict) else {}
-
-    problems = []
-    tables, views = entries("source", "tables"), entries("views")
-    for name in views:
-        root = entries("views", name).get("root")
-        if isinstance(root, str) and root not in tables:
-            what = f"{root} is not under source.tables{did_you_mean(root, tables)}"
-            problems.append(file.at(("views", name, "root"), what))
-    for name in entries("followers"):
-        view = entries("followers", name).get("view")
-        if isinstance(view, str) and view not in views:
-            problems.append(
-                file.at(("followers", name, "view"), f"there is no view `{view}`{did_you_mean(view, views)}")
-            )
-    return problems
-
-
-def _conditions(file: YamlFile, data: dict[str, object]) -> list[str]:
-    """What is wrong with each `where`, as far as it can be told without the table."""
-    problems = []
-    views = data.get("views")
-    for name, view in views.items() if isinstance(views, dict) else ():
-        text = view.get("where") if isinstance(view, dict) else None
-        if isinstance(text, str):
-            try:
-                parse(text)
-            except WhereRefused as exc:
-                problems += [file.at(("views", name, "where"), problem) for problem in exc.problems]
-    return problems
-
-
-def _problem(file: YamlFile, error: Mapping[str, Any], model: type[BaseModel] | None = None) -> str:
-    # pydantic names the member of a union in the location; the file has no such key.
-    loc = tuple(part for part in error["loc"] if part not in ("tuple[str, ...]", "dict[str,str]"))
-    match loc:
-        case ("source", "tables", str(table), *rest):
-            loc = ("source", "tables", _as_written(file, table), *rest)
-    if error["type"] == "extra_forbidden":
-        key = str(loc[-1])
-        if key in NOT_YET:
-            return file.at(loc, "this version cannot do that yet")
-        return file.at(loc, f"unknown field{did_you_mean(key, _fields_at(loc, model))}")
-    if error["type"] == "missing":
-        return file.at(loc, "is missing")
-    return file.at(loc, str(error["msg"]).removeprefix("Value error, "))
-
-
-def _as_written(file: YamlFile, table: str) -> str:
-    """The key of the file that names this table."""
-    for name in file.data["source"]["tables"]:  # type: ignore[index]
-        if _qualified(file, (), name, []) == table:
-            return str(name)
-    return table
-
-
-def _fields_at(loc: Location, model: type[BaseModel] | None) -> list[str]:
-    if model is not None:
-        return list(model.model_fields)
-    match loc:
-        case (_,):
-            return list(Config.model_fields)
-        case ("source", _):
-            return list(SourceConfig.model_fields)
-        case ("source", "tables", _, _):
-            return list(TableConfig.model_fields)
-        case ("kafka", _):
-            return list(KafkaConfig.model_fields)
-        case ("connect", _):
-            return list(ConnectConfig.model_fields)
-        case ("views", _, _):
-            return list(ViewConfig.model_fields)
-    return []
-
-
-def _by_line(problem: str) -> tuple[int, str]:
-    match = re.match(r".*?:(\d+): ", problem)
-    return (int(match[1]) if match else 0, problem)
+FOLLOWER_FIELDS = ("view", "keep")
+"""What a follower has beside its store."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from confluent_kafka.admin import (
 )
 
 from driftless.config import KafkaConfig
-from driftless.errors import SourceError, SourceUnavailable
+from driftless.errors import ConfigError, SourceError, SourceUnavailable
 
 Offsets = dict[int, int]
 """Partition -> offset."""
@@ -59,12 +60,62 @@ class Topic:
     partitions: int
 
 
+_USUAL = (
+    "client.id",
+    "enable.ssl.certificate.verification",
+    "message.max.bytes",
+    "request.timeout.ms",
+    "sasl.mechanism",
+    "sasl.password",
+    "sasl.username",
+    "security.protocol",
+    "socket.timeout.ms",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.location",
+    "ssl.key.password",
+)
+"""Settings that an operator may mean: the library cannot list its own."""
+
+
+def refused_options(options: Mapping[str, object]) -> dict[str, str]:
+    """Which of the operator's settings the client does not take, and why, without their values. Asks no broker."""
+    refused = {}
+    for name, value in options.items():
+        try:
+            AdminClient({name: _as_text(value)}, logger=_log)
+        except KafkaException as exc:
+            said = str(exc.args[0].str())
+            if said.startswith("No such configuration"):
+                near = difflib.get_close_matches(name, _USUAL, n=1)
+                meant = f"; did you mean `{near[0]}`?" if near else ": it takes librdkafka's names, not those of Java"
+                refused[name] = f"the Kafka client has no such setting{meant}"
+            elif said.startswith("Java"):
+                instead = (
+                    "`sasl.username` and `sasl.password`"
+                    if name.startswith("sasl")
+                    else "`ssl.ca.location` and its like"
+                )
+                refused[name] = f"a setting of the Java client: here it is {instead}"
+            elif said.startswith("Invalid value"):
+                refused[name] = "the Kafka client does not take this value"
+    return refused
+
+
+def _as_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class Kafka:
     """A connection to the brokers. Cheap to keep, safe to share between threads."""
 
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
-        self._admin = AdminClient(self.settings(), logger=_log)
+        try:
+            self._admin = AdminClient(self.settings(), logger=_log)
+        except KafkaException as exc:
+            raise ConfigError(f"kafka.options: {exc.args[0].str()}") from None
 
     def settings(self, **more: Setting) -> dict[str, Setting]:
         """librdkafka's settings of this cluster, with the operator's `kafka.options` on top of ours."""

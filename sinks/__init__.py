@@ -12,8 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from driftless.config import StoreConfig
 from driftless.sink import Sink, SinkContext
 
 HORIZON_SECONDS = 3600
@@ -24,19 +25,27 @@ of the fields below) by a runner whose lease has since run out.
 """
 
 
-class SinkConfig(BaseModel):
-    """What every kind of store has in its part of sync.yaml. Unknown fields are refused; values are never shown."""
+class Unfit(ValueError):
+    """A field's value that is right by itself and cannot serve this follower."""
 
-    # A URL holds a password: pydantic would otherwise print the whole input beside every mistake.
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    def __init__(self, field: str, what: str) -> None:
+        super().__init__(what)
+        self.field = field
+
+
+class SinkConfig(StoreConfig):
+    """What every kind of store has in its part of sync.yaml. Unknown fields are refused; values are never shown."""
 
     retry_seconds: float = Field(
         default=20,
         ge=0,
         le=600,
-        description="How long a write that may still succeed is tried again before the follower says that it waits.",
+        description="Seconds that a write which may still succeed is tried before the follower says that it waits.",
+        examples=["60"],
     )
-    request_seconds: float = Field(default=30, gt=0, le=60, description="How long one request may take.")
+    request_seconds: float = Field(
+        default=30, gt=0, le=60, description="Seconds that one request may take.", examples=["10"]
+    )
 
     @property
     def expires(self) -> bool:
@@ -50,7 +59,7 @@ class SinkConfig(BaseModel):
         """The sink. Cheap: nothing is sent before the first call."""
 
     def validate_for(self, context: SinkContext) -> None:
-        """Raise ValueError, with a text for the operator, when this cannot serve that follower. Asks no server."""
+        """Raise Unfit, with a text for the operator, when this cannot serve that follower. Asks no server."""
 
 
 def kinds() -> list[str]:

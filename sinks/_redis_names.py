@@ -26,6 +26,14 @@ CLAIMS = f"{OURS}names"
 _ALWAYS = "%{}:" + "".join(map(chr, range(32))) + "\x7f"
 
 
+def columns_in(template: str) -> tuple[str, ...]:
+    """The columns that a template names, in its order. Raises ValueError, with a text for the operator."""
+    try:
+        return tuple(name for _, name, _, _ in Formatter().parse(template) if name is not None)
+    except ValueError as exc:
+        raise ValueError(f"`{template}`: {exc}") from exc
+
+
 @dataclass(frozen=True)
 class Template:
     """`product:{id}`: how a document's name is made of its key columns.
@@ -42,11 +50,8 @@ class Template:
     @classmethod
     def parse(cls, template: str, key_columns: Sequence[str]) -> Template:
         """Raises ValueError, with a text for the operator, for a template that cannot name every key apart."""
-        try:
-            pieces = list(Formatter().parse(template))
-        except ValueError as exc:
-            raise ValueError(f"`{template}`: {exc}") from exc
-        columns = tuple(name for _, name, _, _ in pieces if name is not None)
+        columns = columns_in(template)
+        pieces = list(Formatter().parse(template))
         if any(spec or conversion for _, _, spec, conversion in pieces) or "{{" in template or "}}" in template:
             raise ValueError(
                 f"`{template}`: only plain `{{column}}` is understood; `{{` and `}}` cannot be in the name"

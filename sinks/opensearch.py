@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue, field_validator
 
 from driftless.errors import SinkMisconfigured, SinkUnavailable
 from driftless.sink import Applied, Progress, SinkContext, in_silence
-from sinks import HORIZON_SECONDS, SinkConfig
+from sinks import HORIZON_SECONDS, SinkConfig, Unfit
 from sinks._arrow import slices
 from sinks._opensearch_bulk import ANSWER, Verdict, bulk_body, judge, reject
 from sinks._opensearch_checkpoint import Checkpoints
@@ -36,16 +36,20 @@ _REFUSED_SETTINGS = {
 class Config(SinkConfig):
     """An OpenSearch index, 2.x or newer."""
 
-    url: str = Field(repr=False, description="Base URL of the server; a user and password may stand in it.")
+    url: str = Field(
+        repr=False,
+        description="Base URL of the server; a user and password may stand in it.",
+        examples=["https://user:secret@search:9200"],
+    )
     index: str = Field(
-        pattern=r"^[a-z0-9][a-z0-9._-]*$",
-        max_length=200,
         description="Name readers use: an alias. Generations are the indices `<index>-<n>` behind it.",
+        examples=["products"],
     )
     settings: dict[str, JsonValue] = Field(
         default_factory=dict,
         description="Index settings, over these defaults: a replica as soon as there is a second node, and, without a "
         "`mapping`, a value that does not fit the type guessed for its field is kept but not searchable.",
+        examples=["{number_of_shards: 3}"],
     )
     mapping: dict[str, JsonValue] = Field(
         default_factory=dict,
@@ -53,11 +57,20 @@ class Config(SinkConfig):
         "field that it does not name does not fit `dynamic: strict`, is stored and not searchable with `false`, and is "
         "added by its first value with `true`. Without one, the server guesses each field's type from the first value "
         "it sees, except dates, which stay text.",
+        examples=["{dynamic: strict, properties: {id: {type: long}, title: {type: text}}}"],
     )
-    ca_certs: str | None = Field(default=None, description="File of certificates to trust for `https`.")
-    request_bytes: int = Field(default=5_000_000, ge=1_000, description="About how large one bulk request may be.")
-    request_documents: int = Field(default=2_500, ge=1, description="How many writes one bulk request may hold.")
-    connections: int = Field(default=2, ge=1, le=16, description="Bulk requests in flight at once for a large batch.")
+    ca_certs: str | None = Field(
+        default=None, description="File of certificates to trust for `https`.", examples=["/etc/ssl/search-ca.pem"]
+    )
+    request_bytes: int = Field(
+        default=5_000_000, ge=1_000, description="About how many bytes one bulk request may have.", examples=["1000000"]
+    )
+    request_documents: int = Field(
+        default=2_500, ge=1, description="How many writes one bulk request may hold.", examples=["1000"]
+    )
+    connections: int = Field(
+        default=2, ge=1, le=16, description="Bulk requests in flight at once for a large batch.", examples=["4"]
+    )
 
     @field_validator("url")
     @classmethod
@@ -66,6 +79,17 @@ class Config(SinkConfig):
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("must look like `https://user:password@host:9200`")
         return url.rstrip("/")
+
+    @field_validator("index")
+    @classmethod
+    def _is_index(cls, index: str) -> str:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,199}", index):
+            near = re.sub(r"[^a-z0-9._-]+", "-", index.lower()).strip("._-")
+            meant = f"; did you mean `{near}`?" if 0 < len(near) <= 200 else ""
+            raise ValueError(
+                "use lower-case letters, digits, `.`, `_` and `-`, begin with a letter or digit, at most 200" + meant
+            )
+        return index
 
     @field_validator("settings")
     @classmethod
@@ -84,12 +108,16 @@ class Config(SinkConfig):
                 raise ValueError(f"`{name}` cannot be set: documents are found by key and read back whole")
         return mapping
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        return (urlsplit(self.url).netloc.rpartition("@")[2], self.index)
+
     def open(self, context: SinkContext) -> OpenSearchSink:
         return OpenSearchSink(self, context)
 
     def validate_for(self, context: SinkContext) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", context.pipeline):
-            raise ValueError("the pipeline's name becomes part of an index name: use a-z, 0-9, `_`, `.` and `-`")
+            raise Unfit("index", "the pipeline's name becomes part of an index name: use a-z, 0-9, `_`, `.` and `-`")
 
 
 class OpenSearchSink:

@@ -12,10 +12,10 @@ from pydantic import Field, field_validator
 from driftless.config import Duration, milliseconds
 from driftless.errors import SinkMisconfigured
 from driftless.sink import Applied, Progress, SinkContext, in_silence
-from sinks import SinkConfig
+from sinks import SinkConfig, Unfit
 from sinks._redis_format import Format, HashOfColumns, JsonText
 from sinks._redis_generations import Generations
-from sinks._redis_names import Names, Template
+from sinks._redis_names import Names, Template, columns_in
 from sinks._redis_read import Reader
 from sinks._redis_wire import Script, Server
 from sinks._redis_write import Writer
@@ -26,23 +26,32 @@ _SAVE = Script("save.lua")
 class Config(SinkConfig):
     """A Redis server, 6.2 or newer, without eviction."""
 
-    url: str = Field(repr=False, description="`redis://user:password@host:6379/0`, or `rediss://` for TLS.")
+    url: str = Field(
+        repr=False,
+        description="`redis://user:password@host:6379/0`, or `rediss://` for TLS.",
+        examples=["redis://:secret@cache:6379/0"],
+    )
     key: str = Field(
         description="Name readers use for a document, with every key column once: `product:{id}`. In a value, `%`, "
         "`{`, `}`, `:`, control characters and what separates two columns are written as `%XX`. Names of this form "
-        "belong to this follower alone."
+        "belong to this follower alone.",
+        examples=["product:{id}"],
     )
     format: Literal["json", "hash"] = Field(
         default="json",
         description="`json`: `GET` gives the document as JSON text. `hash`: `HGETALL` gives a field for each column, "
         "texts as they are, everything else as its JSON text; null has no field.",
+        examples=["hash"],
     )
     ttl: Duration | None = Field(
         default=None,
         description="How long after its last change was applied a document expires (`30m`), up to a thousandth "
         "later. A document that has expired is no difference. Left out: never.",
+        examples=["30m"],
     )
-    ca_certs: str | None = Field(default=None, description="File of certificates to trust for `rediss`.")
+    ca_certs: str | None = Field(
+        default=None, description="File of certificates to trust for `rediss`.", examples=["/etc/ssl/cache-ca.pem"]
+    )
 
     @field_validator("url")
     @classmethod
@@ -50,6 +59,13 @@ class Config(SinkConfig):
         if urlsplit(url).scheme not in ("redis", "rediss", "unix"):
             raise ValueError("must look like `redis://user:password@host:6379/0`")
         return url
+
+    @field_validator("key")
+    @classmethod
+    def _is_template(cls, key: str) -> str:
+        """Whatever the table's key is; that it names those columns, `validate_for` sees."""
+        Template.parse(key, columns_in(key) or ("id",))
+        return key
 
     @field_validator("ttl")
     @classmethod
@@ -62,11 +78,21 @@ class Config(SinkConfig):
     def expires(self) -> bool:
         return self.ttl is not None
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Names that begin alike: `product:{id}` and `product:{sku}` would meet."""
+        parts = urlsplit(self.url)
+        columns = columns_in(self.key)
+        return (parts.netloc.rpartition("@")[2], parts.path.strip("/") or "0", Template.parse(self.key, columns).prefix)
+
     def open(self, context: SinkContext) -> RedisSink:
         return RedisSink(self, context)
 
     def validate_for(self, context: SinkContext) -> None:
-        Template.parse(self.key, context.key_columns)
+        try:
+            Template.parse(self.key, context.key_columns)
+        except ValueError as exc:
+            raise Unfit("key", str(exc)) from None
 
 
 class RedisSink:

@@ -16,7 +16,8 @@ from ruamel.yaml import YAML
 import sinks
 from connectors.connector import connector_settings
 from driftless.cli.setup import _secret
-from driftless.config import Config, load
+from driftless.config import Config
+from driftless.load import load
 from stack import artifacts, connect, image, kafka, opensearch, postgres, unpack
 from stack.ports import DEFAULT_PORTS
 from stack.server import Site, jvm_options

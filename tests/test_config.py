@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import sinks
-from driftless.config import Config, load, milliseconds
+from driftless.config import Config, milliseconds
 from driftless.errors import ConfigError
+from driftless.load import load
 
 GOOD = """\
 name: shop
@@ -67,9 +68,7 @@ def test_all_mistakes_are_reported_at_once_with_line_and_suggestion(tmp_path: Pa
     assert problems(tmp_path, text) == [
         "sync.yaml:5: source.tables.customers.excude: unknown field; did you mean `exclude`?",
         "sync.yaml:7: kafka.bootstap: unknown field; did you mean `bootstrap`?",
-        "sync.yaml:7: kafka.bootstrap: is missing",
         "sync.yaml:10: views.product.root: public.product is not under source.tables; did you mean `public.products`?",
-        "sync.yaml:15: followers.product-search.opensearch.index: is missing",
         "sync.yaml:15: followers.product-search.opensearch.indx: unknown field; did you mean `index`?",
         "sync.yaml:18: followers.product-cache.rediss: unknown kind of store; did you mean `redis`?",
     ]
@@ -88,8 +87,10 @@ def test_names_that_lead_nowhere_are_reported_with_the_nearest(tmp_path: Path) -
 def test_a_variable_that_is_not_set_is_reported_beside_other_mistakes(tmp_path: Path) -> None:
     text = GOOD.replace("${DRIFTLESS_TEST_DSN:-postgresql://localhost/shop}", "${DRIFTLESS_SURELY_NOT_SET}")
     assert problems(tmp_path, text.replace("name: shop", "name: Shop")) == [
-        "sync.yaml:1: name: use lower-case letters, digits, `_` and `-`, begin with a letter, at most 48",
-        "sync.yaml:3: source.dsn: the environment variable DRIFTLESS_SURELY_NOT_SET is not set",
+        "sync.yaml:1: name: use lower-case letters, digits, `_` and `-`, begin with a letter, at most 48; "
+        "did you mean `shop`?",
+        "sync.yaml:3: source.dsn: the environment variable DRIFTLESS_SURELY_NOT_SET is not set: "
+        "`export DRIFTLESS_SURELY_NOT_SET=...`",
     ]
 
 
@@ -109,17 +110,23 @@ def test_what_this_version_cannot_do_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
-    [("name: [unclosed\nsource: 1\n", 2), ("name: a\nname: b\n", 2), ("- 1\n- 2\n", 1), ("\tname: x\n", 1)],
+    ("text", "line"), [("name: [unclosed\nsource: 1\n", 1), ("- 1\n- 2\n", 1), ("name: }\n", 1), ("? [a]\n: b\n", 1)]
 )
 def test_a_file_that_is_no_configuration_names_the_line(tmp_path: Path, text: str, line: int) -> None:
-    (found,) = problems(tmp_path, text)
-    assert found.startswith(f"sync.yaml:{line}: ")
+    assert problems(tmp_path, text)[0].startswith(f"sync.yaml:{line}: ")
 
 
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.yaml: no such file"):
         load(Path("nowhere.yaml"), {})
+
+
+def test_what_only_the_servers_can_tell_is_told_with_its_line_too(tmp_path: Path) -> None:
+    config = load_text(tmp_path, GOOD)
+    assert config.at(("source", "tables", "public.customers", "exclude", 0), "gone") == (
+        f"{tmp_path}/sync.yaml:5: source.tables.public.customers.exclude.0: gone"
+    )
+    assert config.at(("followers", "product-cache", "redis", "key"), "wrong").startswith(f"{tmp_path}/sync.yaml:18: ")
 
 
 def test_durations() -> None:

@@ -10,7 +10,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 import sinks
-from driftless.config import Config, load
+from driftless.config import Config
+from driftless.load import load
 from stack import Endpoints
 from tests import nasty
 from tests.pipeline import Machine

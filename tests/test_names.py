@@ -74,9 +74,9 @@ def test_debezium_is_told_names_and_not_patterns() -> None:
     config = Config.model_validate(
         {
             "name": "shop",
-            "source": {"dsn": "", "tables": tables},
-            "kafka": {"bootstrap": ""},
-            "connect": {"url": ""},
+            "source": {"dsn": "postgresql://db/shop", "tables": tables},
+            "kafka": {"bootstrap": "kafka:9092"},
+            "connect": {"url": "http://connect:8083"},
             "views": {},
             "followers": {},
         }

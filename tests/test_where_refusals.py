@@ -188,11 +188,11 @@ def test_the_file_s_line_comes_with_it_beside_other_mistakes(tmp_path: Path) -> 
     )
     assert problems(tmp_path, text) == [
         "sync.yaml:10: views.product.where: column 1: functions are not admitted: lower",
-        "sync.yaml:15: followers.product-search.opensearch.index: is missing",
         "sync.yaml:15: followers.product-search.opensearch.indx: unknown field; did you mean `index`?",
     ]
     assert problems(tmp_path, GOOD.replace("{root: products}", "{root: products, where: true}")) == [
-        "sync.yaml:10: views.product.where: Input should be a valid string"
+        "sync.yaml:10: views.product.where: is a number or a truth value to YAML, where text is wanted: "
+        "write it in quotes"
     ]
 
 

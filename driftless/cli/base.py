@@ -13,11 +13,11 @@ import typer
 from rich.console import Console
 
 import driftless
-from driftless import config as configuration
 from driftless.config import Config
 from driftless.control import Control
 from driftless.errors import ConfigError, SinkUnavailable, SourceUnavailable, StackError, SyncError
 from driftless.kafka import Kafka
+from driftless.load import load as load_config
 
 YES, NO, WRONG, UNREACHABLE = 0, 1, 2, 3
 """Exit codes: done or yes; the answer is no; wrong use or configuration; a server cannot be reached."""
@@ -84,7 +84,7 @@ def load(file: Path) -> Config:
     """The configuration, whole and checked."""
     import sinks
 
-    return configuration.load(file, {kind: sinks.config_model(kind) for kind in sinks.kinds()})
+    return load_config(file, {kind: sinks.config_model(kind) for kind in sinks.kinds()})
 
 
 def control_of(config: Config) -> Control:

@@ -45,15 +45,16 @@ def _findings(config: Config, places: Any) -> tuple[list[Any], bool]:
 
         try:
             sink = sinks.open_sink(follower.kind, follower.sink, SinkContext(config.name, name, table.key))
-        except ValueError as exc:
-            findings.append(Finding(f"followers.{name}: {exc}"))
+        except sinks.Unfit as exc:
+            findings.append(Finding(config.at(("followers", name, follower.kind, exc.field), str(exc))))
             continue
         try:
             sink.check()
         except SinkUnavailable as exc:
             raise SinkUnavailable(f"followers.{name}: {exc}", hint=exc.hint) from exc
         except SyncError as exc:
-            findings.append(Finding(f"followers.{name}: {exc}{'; ' + exc.hint if exc.hint else ''}"))
+            what = f"{exc}{'; ' + exc.hint if exc.hint else ''}"
+            findings.append(Finding(config.at(("followers", name, follower.kind), what)))
         finally:
             sink.close()
     return findings, any(finding.fatal for finding in findings)

@@ -122,6 +122,9 @@ def test_check_finds_every_mistake_in_one_go(make_pipeline: MakePipeline, unfit_
         "note: public.items: the column shape has the type box",
     ):
         assert what in done.out, f"{what!r} is not among:\n{done.out}"
+    lines = (wrong.here.folder / "sync.yaml").read_text().splitlines()
+    at = 1 + next(n for n, line in enumerate(lines) if '"nmae"' in line)
+    assert f"error: sync.yaml:{at}: views.item.columns.nmae: public.items has no column nmae" in done.out
     assert "feeble" not in done.out + done.err
     assert wrong.here("apply").code == 2, "apply starts nothing where check found something"
     assert wrong.here("plan").code == 2

@@ -34,8 +34,9 @@ unit: $(STAMP) ## The tests that need no server
 lint: $(STAMP) ## Only ruff and mypy
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy
 
-docs: $(STAMP) ## Write docs/types.md anew from the rules
+docs: $(STAMP) ## Write docs/types.md and docs/configuration.md anew from the code
 	@$(PY) -m driftless.types_page
+	@$(PY) -m driftless.cli.config_page
 
 bench: $(STAMP) ## Measure side by side and print ratios
 	@$(PY) -m bench

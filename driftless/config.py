@@ -16,6 +16,7 @@ from pydantic import (
     PrivateAttr,
     Tag,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
 )
 
@@ -141,8 +142,8 @@ def _renamed(columns: dict[str, str]) -> dict[str, str]:
     return columns
 
 
-Name = Annotated[str, AfterValidator(pipeline_name)]
-Duration = Annotated[str, BeforeValidator(_duration)]
+Name = Annotated[str, AfterValidator(pipeline_name), WithJsonSchema({"type": "string", "format": "name"})]
+Duration = Annotated[str, BeforeValidator(_duration), WithJsonSchema({"type": "string", "format": "duration"})]
 Setting = Annotated[str, BeforeValidator(_setting)]
 Columns = Annotated[
     Annotated[tuple[str, ...], AfterValidator(_listed), Tag("list")]

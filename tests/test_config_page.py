@@ -1,0 +1,54 @@
+"""docs/configuration.md: made of the models, with every key, and examples that are a configuration together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sinks
+from driftless.cli.config_page import PAGE, page
+from driftless.config import Config, ConnectConfig, KafkaConfig, Model, SourceConfig, TableConfig, ViewConfig
+from tests.test_config import load_text
+from tests.test_docs import blocks
+
+MODELS: list[type[Model]] = [Config, SourceConfig, TableConfig, KafkaConfig, ConnectConfig, ViewConfig]
+STORES: list[type[Model]] = [sinks.config_model(kind) for kind in sinks.kinds()]
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `make docs`"
+
+
+def test_sections_stand_in_the_order_of_the_file() -> None:
+    headings = [line for line in page().splitlines() if line.startswith("## `")]
+    assert headings == ["## `source`", "## `kafka`", "## `connect`", "## `views`", "## `followers`"]
+    assert list(Config.model_fields) == ["name", "source", "kafka", "connect", "views", "followers"]
+
+
+@pytest.mark.parametrize("model", [*MODELS, *STORES], ids=lambda model: f"{model.__module__}.{model.__name__}")
+def test_every_key_says_what_it_means(model: type[Model]) -> None:
+    for name, field in model.model_fields.items():
+        assert field.description, name
+        assert f"`{name}`" in page()
+
+
+def test_the_examples_make_one_file_that_names_every_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_DSN", "postgresql://db/shop")
+    monkeypatch.setenv("SHOP_ADMIN_DSN", "postgresql://owner@db/shop")
+    text = "".join(block.text for block in blocks(PAGE) if block.kind == "yaml")
+    config = load_text(tmp_path, text)
+    parts: list[Model] = [
+        config,
+        config.source,
+        config.source.tables["public.customers"],
+        config.kafka,
+        config.connect,
+        config.views["product"],
+    ]
+    for part, model in zip(parts, MODELS, strict=True):
+        assert part.model_fields_set == set(model.model_fields)
+    for kind in sinks.kinds():
+        follower = config.followers[f"product-{kind}"]
+        assert set(follower.sink) == set(sinks.config_model(kind).model_fields)
+        assert follower.keep == "7d"

@@ -128,7 +128,7 @@ class Lease:
             consumer.assign([TopicPartition(self._control.topic, 0, fact.offset + 1)])
             deadline = time.monotonic() + LEASE_SECONDS
             while (left := deadline - time.monotonic()) > 0:
-                message = consumer.poll(left)
+                message = consumer.poll(min(left, 0.5))  # so that Ctrl-C is heard
                 if message is None or message.error() is not None or message.key() != self._key.encode():
                     continue
                 facts = {self._key: fact}

@@ -35,7 +35,7 @@ SHOWN_SECONDS = 0.5
 class Runner:
     """Several followers in one process, each with its own thread, lease and store: one that fails leaves the others.
 
-    `stop` may be set from a signal handler; `run` then finishes or cancels what is under way and gives the leases back.
+    `end` may be called from a signal handler.
     """
 
     def __init__(self, config: Config, followers: Sequence[str], jars: Sequence[Path], *, memory: str = "1g") -> None:
@@ -43,8 +43,17 @@ class Runner:
         self._followers = followers
         self._jars = jars
         self._memory = memory
-        self.stop = threading.Event()
+        self._stop = threading.Event()
+        self._following = False
         self.progress: list[Progress] = []
+
+    def end(self) -> bool:
+        """Let `run` finish or cancel what is under way, give the leases back, and return.
+
+        False where nothing is followed yet: a start may be waiting for a server, and is to be interrupted.
+        """
+        self._stop.set()
+        return self._following
 
     def run(
         self,
@@ -54,7 +63,7 @@ class Runner:
         until: Callable[[State], bool] = lambda _: False,
         report: Callable[[str], None] = _log.info,
     ) -> None:
-        """Follow until `stop`; or, with `until_caught_up`, until every follower has applied the log.
+        """Follow until `end`; or, with `until_caught_up`, until every follower has applied the log.
 
         `until_lsn`: a position of the source that must then have been applied too. `until`: ends when it is true of
         the control topic. Raises the first error of a follower, once all have ended.
@@ -76,6 +85,7 @@ class Runner:
             ending.callback(stop, spark)
             quarantine = QuarantineLog(kafka, self._config.name)
             shared = Shared(self._config, kafka, spark, Tail(spark), frontiers, quarantine)
+            self._following = True
             for name, lease in zip(self._followers, leases, strict=True):
                 follower = Follower(shared, name, lease, self.progress.append)
                 follower.begin(reader.state)
@@ -115,8 +125,8 @@ class Runner:
                 behind_at = time.monotonic()
             caught_up = time.monotonic() > behind_at + SHOWN_SECONDS
             if (until_caught_up and caught_up) or until(reader.state):
-                self.stop.set()
-            if self.stop.is_set():
+                self._stop.set()
+            if self._stop.is_set():
                 for f in followers:
                     f.stop()
                 # Slices under way may finish for a moment; then they are cancelled, and will be applied again.

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -21,6 +26,12 @@ from driftless.load import load as load_config
 
 YES, NO, WRONG, UNREACHABLE = 0, 1, 2, 3
 """Exit codes: done or yes; the answer is no; wrong use or configuration; a server cannot be reached."""
+INTERRUPTED = 130
+"""By Ctrl-C, as shells have it; 143 by SIGTERM."""
+END_SECONDS = 9.0
+"""How long a command may take to end in good order once it is told to: a bit less than 10 s, after which supervisors
+send SIGKILL.
+"""
 
 app = typer.Typer(
     name="driftless",
@@ -38,19 +49,52 @@ SYNC = Path("sync.yaml")
 
 
 def main() -> None:
-    """Run the command; an operator's mistake ends in a message and an exit code, never in a traceback."""
+    """Run the command; an operator's mistake ends in a message and an exit code, never in a traceback.
+
+    Ctrl-C and SIGTERM end every command within `END_SECONDS`: in good order, or else where it stands, which what is
+    written anywhere outlives as it would a crash.
+    """
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", level=logging.WARNING)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    _heed_signals()
     try:
         app()
-    except KeyboardInterrupt:
-        err.print("interrupted")
-        sys.exit(130)
+    except SystemExit as exc:
+        if exc.code == INTERRUPTED and _told:
+            err.print("interrupted")
+            sys.exit(128 + _told[0])
+        raise
     except SyncError as exc:
         err.print(str(exc) if isinstance(exc, ConfigError) else f"error: {exc}", markup=False, soft_wrap=True)
         if exc.hint:
-            err.print(f"  {exc.hint}", soft_wrap=True)
+            err.print(f"  {exc.hint}", markup=False, soft_wrap=True)
         sys.exit(exit_code(exc))
+
+
+_told: list[int] = []
+"""The signals that told this process to end."""
+
+
+def interrupt(number: int, _frame: FrameType | None) -> None:
+    """What SIGINT and SIGTERM do, unless a command has something better to do."""
+    _told.append(number)
+    raise KeyboardInterrupt
+
+
+def _heed_signals() -> None:
+    def end_at_last() -> None:
+        os.read(heard, 1)
+        time.sleep(END_SECONDS)
+        os.write(2, b"interrupted; ended without waiting any longer\n")
+        os._exit(INTERRUPTED)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
+    # A library that waits for a server lets no handler run until it returns; this is told of the signal at once.
+    heard, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    threading.Thread(target=end_at_last, daemon=True).start()
 
 
 def exit_code(exc: SyncError) -> int:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from driftless.cli import complete
 from driftless.cli.base import NO, SYNC, File, Json, app, out
 from driftless.cli.fulfil import fulfil, have_done, opened
 from driftless.config import Config
@@ -18,7 +19,9 @@ from driftless.kafka import Offsets
 from driftless.registry import TopicLog
 from driftless.table import Table
 
-Follower = Annotated[str, typer.Argument(help="The follower's name in sync.yaml.", metavar="FOLLOWER")]
+Follower = Annotated[
+    str, typer.Argument(help="The follower's name in sync.yaml.", metavar="FOLLOWER", autocompletion=complete.followers)
+]
 
 
 @app.command()
@@ -36,6 +39,8 @@ def rebuild(
     Asked again while one is being built, it waits for that one.
 
     Example: `driftless rebuild product-search`
+
+    Without switching readers: `driftless rebuild product-search --no-promote`
     """
     config, control, state = opened(file, follower)
     number = _begin(config, control, state, follower, by_itself=not no_promote).number
@@ -96,7 +101,12 @@ def _is_over(state: State, follower: str, number: int) -> bool:
 @app.command()
 def promote(
     follower: Follower,
-    generation: Annotated[int, typer.Option("--generation", help="Its number, as `driftless status` shows it.")],
+    generation: Annotated[
+        int,
+        typer.Option(
+            "--generation", help="Its number, as `driftless status` shows it.", autocompletion=complete.generations
+        ),
+    ],
     file: File = SYNC,
     force: Annotated[bool, typer.Option("--force", help="Also with quarantined documents.")] = False,
 ) -> None:
@@ -117,14 +127,24 @@ def promote(
 def replay(
     follower: Follower,
     begin: Annotated[
-        str, typer.Option("--from", help="`start`, an offset, or a time such as 2026-03-01T12:00.", metavar="WHERE")
+        str,
+        typer.Option(
+            "--from",
+            help="`start`, an offset, or a time such as 2026-03-01T12:00.",
+            metavar="WHERE",
+            autocompletion=complete.beginnings,
+        ),
     ],
     file: File = SYNC,
     as_json: Json = False,
 ) -> None:
     """Apply an old range of the log again, up to where the follower stands. Changes nothing that is right.
 
-    Examples: `driftless replay product-cache --from start`, `--from 2026-03-01T12:00Z`
+    Exits 1 when a write was missing.
+
+    Example: `driftless replay product-cache --from start`
+
+    What came after a moment: `driftless replay product-cache --from 2026-03-01T12:00Z`
     """
     config, control, state = opened(file, follower)
     offsets = _offsets(control, TopicLog.from_json(_of_table(config, state, follower, "epochs")), begin)

@@ -13,7 +13,10 @@ from driftless.cli.generations import Follower
 
 @app.command()
 def pause(follower: Follower, file: File = SYNC) -> None:
-    """Hold one follower where it stands; the others go on. It stays paused until `resume`, also over restarts."""
+    """Hold one follower where it stands; the others go on. It stays paused until `resume`, also over restarts.
+
+    Example: `driftless pause product-cache`
+    """
     _, control, _ = opened(file, follower)
     control.write({f"paused/{follower}": {}})
     out.print(f"{follower}: paused; `driftless resume {follower}` lets it go on")
@@ -21,7 +24,10 @@ def pause(follower: Follower, file: File = SYNC) -> None:
 
 @app.command()
 def resume(follower: Follower, file: File = SYNC) -> None:
-    """Let a paused follower go on from where it stands."""
+    """Let a paused follower go on from where it stands.
+
+    Example: `driftless resume product-cache`
+    """
     _, control, state = opened(file, follower)
     if state.get(f"paused/{follower}") is None:
         out.print(f"{follower}: was not paused")
@@ -39,6 +45,8 @@ def remove(
     """Stop a follower and forget it. Its documents stay in the store, as they are, unless you say --drop.
 
     Take it out of sync.yaml afterwards, or the next `apply` makes it anew.
+
+    Example: `driftless remove product-cache --drop`
     """
     config, control, _ = opened(file, follower)
     fulfil(config, control, follower, "remove", drop=drop)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as Grid
 
+from driftless.cli import complete
 from driftless.cli.base import NO, SYNC, YES, File, Json, app, chosen, load, out
 from driftless.cli.fulfil import fulfil, opened
 from driftless.cli.generations import Follower
@@ -25,12 +26,17 @@ commands = typer.Typer(no_args_is_help=True, help="Documents that a store refuse
 app.add_typer(commands, name="quarantine")
 
 Keys = Annotated[list[str] | None, typer.Argument(help="Keys as `list` shows them; all if none is named.")]
-Number = Annotated[int | None, typer.Option("--generation", help="One generation; the live one if left out.")]
+Number = Annotated[
+    int | None,
+    typer.Option("--generation", help="One generation; the live one if left out.", autocompletion=complete.generations),
+]
 
 
 @commands.command("list")
 def list_command(
-    follower: Annotated[str | None, typer.Argument(help="One follower; all if none is named.")] = None,
+    follower: Annotated[
+        str | None, typer.Argument(help="One follower; all if none is named.", autocompletion=complete.followers)
+    ] = None,
     file: File = SYNC,
     limit: Annotated[int, typer.Option("--limit", help="How many to show; 0 for all.")] = 100,
     as_json: Json = False,
@@ -38,6 +44,8 @@ def list_command(
     """Show what is held back, and why. Exits 1 when there is anything.
 
     A document leaves by itself when a newer version of it, or its delete, goes through.
+
+    Example: `driftless quarantine list product-search --limit 10`
     """
     config = load(file)
     chosen(config, [follower] if follower else [])
@@ -78,7 +86,10 @@ def show(
     values: Annotated[bool, typer.Option("--values", help="Show the values too, as the log has them.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show one document that is held back: the whole reason, and with --values what it holds."""
+    """Show one document that is held back: the whole reason, and with --values what it holds.
+
+    Example: `driftless quarantine show product-search 42 --values`
+    """
     config, control, state = opened(file, follower)
     found = [held for held in QuarantineLog(control.kafka, config.name).read(follower) if held.key == key]
     if not found:
@@ -107,17 +118,35 @@ def _document(config: Config, kafka: Kafka, state: State, follower: str, generat
 
 
 @commands.command()
-def retry(follower: Follower, keys: Keys = None, file: File = SYNC, generation: Number = None) -> None:
-    """Give the newest state of quarantined documents to the store again. Exits 1 when it still refuses some."""
+def retry(
+    follower: Follower, keys: Keys = None, file: File = SYNC, generation: Number = None, as_json: Json = False
+) -> None:
+    """Give the newest state of quarantined documents to the store again. Exits 1 when it still refuses some.
+
+    Example: `driftless quarantine retry product-search`
+
+    Only these two: `driftless quarantine retry product-search 42 43`
+    """
     config, control, _ = opened(file, follower)
     answer = fulfil(config, control, follower, "retry", keys=keys or None, generation=generation)
-    out.print(f"{follower}: {answer['written']:,} written, {answer['left']:,} still quarantined")
+    if as_json:
+        print(json.dumps({"follower": follower, "written": answer["written"], "left": answer["left"]}))
+    else:
+        out.print(f"{follower}: {answer['written']:,} written, {answer['left']:,} still quarantined")
     raise typer.Exit(NO if answer["left"] else YES)
 
 
 @commands.command()
-def discard(follower: Follower, keys: Keys = None, file: File = SYNC, generation: Number = None) -> None:
-    """Let quarantined documents go without writing them: the follower then lacks them, until they change."""
+def discard(
+    follower: Follower, keys: Keys = None, file: File = SYNC, generation: Number = None, as_json: Json = False
+) -> None:
+    """Let quarantined documents go without writing them: the follower then lacks them, until they change.
+
+    Example: `driftless quarantine discard product-search 42`
+    """
     config, control, _ = opened(file, follower)
     answer = fulfil(config, control, follower, "discard", keys=keys or None, generation=generation)
-    out.print(f"{follower}: {answer['discarded']:,} discarded")
+    if as_json:
+        print(json.dumps({"follower": follower, "discarded": answer["discarded"]}))
+    else:
+        out.print(f"{follower}: {answer['discarded']:,} discarded")

@@ -6,11 +6,13 @@ import signal
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
-from driftless.cli.base import SYNC, File, app, chosen, err, load, reach, say
+from driftless.cli import complete
+from driftless.cli.base import SYNC, File, app, chosen, err, interrupt, load, reach, say
 from driftless.cli.watch import CatalogueWatch
 from driftless.config import Config
 from driftless.errors import SourceError
@@ -18,29 +20,47 @@ from driftless.errors import SourceError
 
 @app.command()
 def run(
-    names: Annotated[list[str] | None, typer.Argument(help="Followers to run; all if none is named.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Followers to run; all if none is named.", autocompletion=complete.followers),
+    ] = None,
     file: File = SYNC,
     until_caught_up: Annotated[bool, typer.Option("--until-caught-up", help="End when all is applied.")] = False,
     memory: Annotated[str, typer.Option("--memory", help="Heap of the Spark driver.")] = "1g",
 ) -> None:
-    """Follow until stopped with Ctrl-C or SIGTERM. Several processes may share the followers between them."""
+    """Follow until stopped with Ctrl-C or SIGTERM. Several processes may share the followers between them.
+
+    Example: `driftless run`
+
+    One follower in a process of its own: `driftless run product-search --memory 2g`
+
+    Build all and end: `driftless run --until-caught-up`
+    """
     config = load(file)
     followers = chosen(config, names or [])
-    until_lsn = _position_to_reach(config) if until_caught_up else None
-    run_here(config, followers, memory=memory, until_lsn=until_lsn, until_caught_up=until_caught_up)
+    try:
+        until_lsn = _position_to_reach(config) if until_caught_up else None
+        run_here(config, followers, memory=memory, until_lsn=until_lsn, until_caught_up=until_caught_up)
+    except KeyboardInterrupt:
+        if until_caught_up:
+            raise
 
 
 def run_here(config: Config, followers: list[str], *, memory: str = "1g", **until: Any) -> bool:
-    """Run followers in this process, until a signal or as `Runner.run` has it; whether it was a signal."""
+    """Run followers in this process, until a signal or as `Runner.run` has it; whether it was a signal.
+
+    Raises KeyboardInterrupt where the signal comes before anything is followed.
+    """
     from driftless.progress import show
     from jobs.runner import Runner
 
     runner = Runner(config, followers, spark_jars(), memory=memory)
     interrupted = threading.Event()
 
-    def end(*_: object) -> None:
+    def end(number: int, frame: FrameType | None) -> None:
         interrupted.set()
-        runner.stop.set()
+        if not runner.end():
+            interrupt(number, frame)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)

@@ -7,17 +7,24 @@ from typing import Annotated
 
 import typer
 
+from driftless.cli import complete
 from driftless.cli.base import Json, app, out, say
 
 
 @app.command()
 def up(
-    name: Annotated[str, typer.Option("--name", help="One of several stacks side by side.")] = "default",
+    name: Annotated[
+        str, typer.Option("--name", help="One of several stacks side by side.", autocompletion=complete.stacks)
+    ] = "default",
     as_json: Json = False,
 ) -> None:
     """Start Postgres, Kafka, Connect with Debezium, OpenSearch and Redis on this machine, on loopback.
 
     They are fetched once. A stack that is up is left as it is.
+
+    Example: `driftless up`
+
+    A second one beside it, for a program to read: `driftless up --name try --json`
     """
     from stack import Stack
 
@@ -32,10 +39,15 @@ def up(
 
 @app.command()
 def down(
-    name: Annotated[str, typer.Option("--name", help="The stack to stop.")] = "default",
+    name: Annotated[str, typer.Option("--name", help="The stack to stop.", autocompletion=complete.stacks)] = "default",
     purge: Annotated[bool, typer.Option("--purge", help="Delete the stack's data too.")] = False,
 ) -> None:
-    """Stop what `up` started, and only that. Data stays unless you say --purge."""
+    """Stop what `up` started, and only that. Data stays unless you say --purge.
+
+    Example: `driftless down`
+
+    With the data of a stack: `driftless down --name try --purge`
+    """
     from stack import Stack
 
     stack = Stack(name)

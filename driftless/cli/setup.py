@@ -62,7 +62,12 @@ def _findings(config: Config, places: Any) -> tuple[list[Any], bool]:
 
 @app.command()
 def check(file: File = SYNC, as_json: Json = False) -> None:
-    """Look at everything before it starts: configuration, source, topics, connector, stores. Changes nothing."""
+    """Look at everything before it starts: configuration, source, topics, connector, stores. Changes nothing.
+
+    Exits 1 when something is in the way.
+
+    Example: `driftless check -f sync.yaml`
+    """
     config = load(file)
     with reach(config) as places:
         findings, fatal = _findings(config, places)
@@ -92,7 +97,12 @@ def plan(
     as_json: Json = False,
     sql: Annotated[bool, typer.Option("--sql", help="Only what the database needs, for a DBA to run.")] = False,
 ) -> None:
-    """Show what `apply` would do. Exits 1 when it would do anything."""
+    """Show what `apply` would do. Exits 1 when it would do anything.
+
+    Example: `driftless plan`
+
+    What a DBA must run: `driftless plan --sql`
+    """
     config = load(file)
     with reach(config) as places:
         actions = _plan(config, places, store_secret=False)
@@ -101,8 +111,7 @@ def plan(
             if action.sql is not None:
                 print(f"{action.sql};")
     elif as_json:
-        fields = ("verb", "what", "detail", "sql")
-        print(json.dumps({"changes": [{key: getattr(action, key) for key in fields} for action in actions]}))
+        print(_changes(actions))
     else:
         for action in actions:
             out.print(f"  {action}", markup=False, soft_wrap=True)
@@ -110,15 +119,27 @@ def plan(
     raise typer.Exit(NO if actions else YES)
 
 
+def _changes(actions: list[Any]) -> str:
+    fields = ("verb", "what", "detail", "sql")
+    return json.dumps({"changes": [{key: getattr(action, key) for key in fields} for action in actions]})
+
+
 @app.command()
-def apply(file: File = SYNC) -> None:
-    """Make publication, topics, connector and followers as the configuration says. Again: changes nothing."""
+def apply(file: File = SYNC, as_json: Json = False) -> None:
+    """Make publication, topics, connector and followers as the configuration says. Again: changes nothing.
+
+    Example: `driftless apply`
+    """
     config = load(file)
     with reach(config, admin=True) as places:
         actions = _plan(config, places, store_secret=True)
         for action in actions:
-            out.print(f"  {action}", markup=False, soft_wrap=True)
+            if not as_json:
+                out.print(f"  {action}", markup=False, soft_wrap=True)
             with err.status("") as status:
                 places.report = status.update
                 action.do()
-    out.print("nothing to change" if not actions else f"{len(actions)} changes made; `driftless run` follows")
+    if as_json:
+        print(_changes(actions))
+    else:
+        out.print("nothing to change" if not actions else f"{len(actions)} changes made; `driftless run` follows")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table as Grid
 
+from driftless.cli import complete
 from driftless.cli.base import NO, SYNC, UNREACHABLE, YES, File, Json, app, chosen, control_of, err, load, out, say
 from driftless.config import Config
 from driftless.errors import ConfigError, SourceUnavailable
@@ -46,7 +48,12 @@ def status_command(
     as_json: Json = False,
     watch: Annotated[bool, typer.Option("--watch", help="Again every second, until Ctrl-C.")] = False,
 ) -> None:
-    """Where the source and every follower stand. Exits 3 when the source cannot be reached."""
+    """Where the source and every follower stand. Exits 1 when one has failed, 3 when the source cannot be reached.
+
+    Example: `driftless status --watch`
+
+    For a program to read: `driftless status --json`
+    """
     from rich.live import Live
 
     config = load(file)
@@ -54,10 +61,11 @@ def status_command(
     if as_json:
         print(json.dumps(facts))
     elif watch:
-        with Live(_grid(facts), console=out, auto_refresh=False) as live:
+        with Live(_grid(facts), console=out, auto_refresh=False) as live, suppress(KeyboardInterrupt):
             while True:
                 time.sleep(1)
-                live.update(_grid(_facts(config)), refresh=True)
+                facts = _facts(config)
+                live.update(_grid(facts), refresh=True)
     else:
         out.print(_grid(facts))
         for table, reason in facts["source"]["changed"].items():
@@ -98,11 +106,17 @@ def _grid(facts: dict[str, Any]) -> Grid:
 @app.command()
 def wait(
     lsn: Annotated[str, typer.Option("--lsn", help="The position, as pg_current_wal_lsn() gives it.")],
-    follower: Annotated[str | None, typer.Argument(help="The follower; all if none is named.")] = None,
+    follower: Annotated[
+        str | None, typer.Argument(help="The follower; all if none is named.", autocompletion=complete.followers)
+    ] = None,
     file: File = SYNC,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait at the most.")] = 30.0,
+    as_json: Json = False,
 ) -> None:
-    """Return when everything up to a source position can be read: read your own writes. Exits 1 when time runs out."""
+    """Return when everything up to a source position can be read: read your own writes. Exits 1 when time runs out.
+
+    Example: `driftless wait --lsn 0/1A2B3C8 product-search --timeout 10`
+    """
     from connectors.postgres import Postgres
     from driftless.wait import wait_for
 
@@ -114,6 +128,8 @@ def wait(
     followers = chosen(config, [follower] if follower else [])
     with Postgres(config.source.dsn) as source:
         late = wait_for(control_of(config), followers, target, timeout, source.emit_marker)
-    if late:
+    if as_json:
+        print(json.dumps({"lsn": lsn, "late": late}))
+    elif late:
         err.print(f"not yet there after {timeout:g} s: {', '.join(late)}", markup=False)
-        raise typer.Exit(NO)
+    raise typer.Exit(NO if late else YES)

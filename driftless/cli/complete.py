@@ -1,0 +1,60 @@
+"""What the shell offers at TAB. It never fails and never waits: where nothing can be told, it offers nothing."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+
+import typer
+
+from driftless.errors import SyncError
+
+REACH_SECONDS = 0.5
+"""How long a broker may take to be reached before no number is offered."""
+
+
+def followers(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names in the file, without those on the line; the file need not be right otherwise."""
+    from driftless.yamlfile import YamlFile
+
+    try:
+        found = YamlFile(_file(ctx)).data.get("followers")
+    except SyncError:
+        return []
+    named = ctx.params.get("names") or ()
+    return _beginning(incomplete, (name for name in found if name not in named) if isinstance(found, dict) else ())
+
+
+def generations(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Numbers of the follower's generations, if Kafka answers at once."""
+    from driftless.cli.base import control_of, load
+    from driftless.generation import generations as known
+
+    try:
+        config = load(_file(ctx))
+        host, _, port = config.kafka.bootstrap.split(",")[0].rpartition(":")
+        socket.create_connection((host.strip(), int(port)), REACH_SECONDS).close()
+        return _beginning(incomplete, map(str, known(control_of(config).read(), ctx.params["follower"])))
+    except (SyncError, OSError):
+        return []
+
+
+def stacks(incomplete: str) -> list[str]:
+    """Stacks that were started on this machine."""
+    from stack import stack_home
+
+    return _beginning(incomplete, sorted(path.name for path in (stack_home() / "stacks").glob("*")))
+
+
+def beginnings(incomplete: str) -> list[str]:
+    """Where a replay may begin."""
+    return _beginning(incomplete, ["start"])
+
+
+def _file(ctx: typer.Context) -> Path:
+    return Path(ctx.params.get("file") or "sync.yaml")
+
+
+def _beginning(incomplete: str, names: Iterable[object]) -> list[str]:
+    return [str(name) for name in names if str(name).startswith(incomplete)]

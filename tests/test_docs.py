@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
+from ruamel.yaml import YAML
 
 from bench.demo.leftovers import delete_topics, drop_slot, remove_connector
 from driftless.sink import SinkContext
 from sinks import open_sink
 from stack import Endpoints, stack_home
+from tests.pipeline import COMMAND, until
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "getting-started.md"
+GUIDE = ROOT / "docs" / "operating.md"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SAYS_NO = {"driftless plan", "driftless plan --sql"}
-"""Commands that exit with 1 where the page uses them, as it says."""
+EXITS: dict[Path, dict[str, list[int]]] = {
+    PAGE: {"driftless plan": [1], "driftless plan --sql": [1]},
+    GUIDE: {
+        "driftless plan": [1, 1, 0],
+        "driftless quarantine list": [1],
+        "driftless quarantine retry product-search": [1],
+    },
+}
+"""Exit codes of a command at each place where a page uses it; all others are 0."""
 
 ROLE = {"user": "driftless", "password": "choose-one"}
 """The role that the page makes."""
+
+BEFORE_THE_GUIDE = 9
+"""Blocks of the getting-started page that describe the pipeline; the last one takes it away."""
+AT_REST = {"live", "stopped", "paused"}
 
 # Stand-ins for two clients that the local stack does not bring along: as much of them as the page uses.
 CLIENTS = {
@@ -89,20 +107,27 @@ def place(endpoints: Endpoints, database: str, tmp_path: Path) -> Iterator[dict[
         ("product-search", "opensearch", {"url": endpoints.opensearch, "index": "products"}),
         ("product-cache", "redis", {"url": endpoints.redis, "key": "product:{id}"}),
         ("customer-cache", "redis", {"url": endpoints.redis, "key": "customer:{id}"}),
+        ("customer-search", "opensearch", {"url": endpoints.opensearch, "index": "customers"}),
     ):
         sink = open_sink(kind, config, SinkContext("shop", follower, ("id",)))
-        sink.drop(1)
+        for generation in range(1, 6):
+            sink.drop(generation)
         sink.close()
     delete_topics(endpoints.kafka, "shop")
 
 
 class Reader:
-    """Somebody who types what the page says into one shell, and the SQL into the owner's session."""
+    """Somebody who types what pages say into one shell, and the SQL into the owner's session.
+
+    A block of YAML is put into sync.yaml: its keys replace those that are there.
+    """
 
     def __init__(self, folder: Path, environment: dict[str, str], owner: psycopg.Connection) -> None:
         self._folder = folder
-        self._environment = environment
+        self._sync = folder / "sync.yaml"
         self._owner = owner
+        self._typed: Counter[str] = Counter()
+        self._environment = environment
         self._shell = subprocess.Popen(
             ["bash"],
             stdin=subprocess.PIPE,
@@ -114,11 +139,42 @@ class Reader:
             start_new_session=True,
         )
 
-    def sh(self, block: Block) -> str:
-        """Type a block, command by command; what it printed."""
-        return "".join(self._type(command, block) for command in block.text.splitlines())
+    def read(self, page: Path, block: Block) -> str:
+        """Do what a block says; what it printed."""
+        match block.kind:
+            case "sh":
+                return "".join(self._type(command, page, block) for command in block.text.splitlines())
+            case "sql":
+                self._owner.execute(block.text.encode())
+            case "yaml":
+                self._write(block.text)
+        return ""
 
-    def _type(self, command: str, block: Block) -> str:
+    def _write(self, text: str) -> None:
+        if self._sync.exists():
+            self.change(YAML(typ="safe").load(text))
+        else:
+            self._sync.write_text(text)
+
+    def change(self, wanted: Mapping[str, Any]) -> None:
+        """Put keys into sync.yaml; None takes one out."""
+        found = YAML(typ="safe").load(self._sync.read_text())
+        self._sync.write_text(json.dumps(_merged(found, wanted)))
+
+    def status(self) -> dict[str, str]:
+        """Follower -> state, from another terminal."""
+        done = subprocess.run(
+            [COMMAND, "status", "--json"],
+            cwd=self._folder,
+            env={**os.environ, **self._environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return {follower["name"]: follower["state"] for follower in json.loads(done.stdout)["followers"]}
+
+    def _type(self, command: str, page: Path, block: Block) -> str:
         assert self._shell.stdin is not None
         assert self._shell.stdout is not None
         self._shell.stdin.write(f"{command}\nprintf '\\n@@ %s\\n' $?\n")
@@ -126,24 +182,26 @@ class Reader:
         said: list[str] = []
         for line in self._shell.stdout:
             if line.startswith("@@ "):
-                expected = 1 if command in SAYS_NO else 0
-                where = f"{PAGE.name}:{block.line}: `{command}`"
-                assert int(line.split()[1]) == expected, f"{where} exited with {line.split()[1]}:\n{''.join(said)}"
+                expected = EXITS[page].get(command, [])[self._typed[f"{page} {command}"] :][:1] or [0]
+                self._typed[f"{page} {command}"] += 1
+                where = f"{page.name}:{block.line}: `{command}`"
+                assert [int(line.split()[1])] == expected, f"{where} exited with {line.split()[1]}:\n{''.join(said)}"
                 break
             said.append(line)
         else:
             pytest.fail(f"the shell ended at `{command}`:\n{''.join(said)}")
         return "".join(said)
 
-    def sql(self, block: Block) -> None:
-        self._owner.execute(block.text.encode())
-
-    def write(self, name: str, block: Block) -> None:
-        (self._folder / name).write_text(block.text)
-
     def close(self) -> None:
         os.killpg(self._shell.pid, signal.SIGKILL)
         self._shell.wait(10)
+
+
+def _merged(found: Any, wanted: Any) -> Any:
+    if not (isinstance(found, dict) and isinstance(wanted, dict)):
+        return wanted
+    both = {**found, **{key: _merged(found.get(key), value) for key, value in wanted.items()}}
+    return {key: value for key, value in both.items() if value is not None}
 
 
 @pytest.mark.server
@@ -153,16 +211,8 @@ def test_the_getting_started_page_works_word_by_word(
 ) -> None:
     assert set(place) == exported()
     reader = Reader(tmp_path, place, connection)
-    said: list[str] = []
     try:
-        for block in blocks(PAGE):
-            match block.kind:
-                case "sh":
-                    said.append(reader.sh(block))
-                case "sql":
-                    reader.sql(block)
-                case "yaml":
-                    reader.write("sync.yaml", block)
+        said = [said for block in blocks(PAGE) if (said := reader.read(PAGE, block))]
     finally:
         reader.close()
     check, plan, apply, run, look, _, follow, *_ = said
@@ -173,6 +223,65 @@ def test_the_getting_started_page_works_word_by_word(
     assert '"title":"Waterproof jacket"' in look
     assert "password_hash" not in "".join(said)
     assert '"state": "live"' in follow
+
+
+@pytest.mark.server
+@pytest.mark.timeout(900)
+def test_the_operators_guide_works_line_by_line(
+    place: dict[str, str], connection: psycopg.Connection, tmp_path: Path
+) -> None:
+    """On the pipeline of the getting-started page, which runs in the background."""
+    reader = Reader(tmp_path, place, connection)
+    said: list[str] = []
+    try:
+        for block in blocks(PAGE)[:BEFORE_THE_GUIDE]:
+            if block.kind in ("sql", "yaml"):
+                reader.read(PAGE, block)
+        for command in ("driftless apply", "driftless run --until-caught-up", "driftless run &"):
+            reader.read(PAGE, Block("sh", command, 0))
+        for block in blocks(GUIDE):
+            # As one who reads on when `status` shows that what was begun is done.
+            until("all followers to be where they stay", lambda: set(reader.status().values()) <= AT_REST, 120)
+            said.append(reader.read(GUIDE, block))
+            for removed in re.findall(r"^driftless remove (\S+)", block.text, re.MULTILINE):
+                reader.change({"followers": {removed: None}})
+        until("all that run to be live", lambda: set(reader.status().values()) == {"live"}, 60)
+    finally:
+        reader.close()
+    everything = "".join(said)
+    for told in (
+        "create follower customer-search: generation 1 of the view customer in opensearch",
+        '"called":"Ada"',
+        "rebuild follower product-search: generation 2 of the view product in opensearch, beside the live one",
+        "product-search: generation 3 is live",
+        "product-search: generation 4 is built, and not promoted",
+        "product-search: readers see generation 4",
+        "product-search: readers see generation 3",
+        "product-cache: paused",
+        "product-cache: goes on",
+        "product-cache: 3 writes were there already, 0 were missing",
+        "product-search: 0 written, 1 still quarantined",
+        "product-search: 1 discarded",
+        "customer-cache: removed, and its documents",
+        "nothing to change",
+    ):
+        assert told in everything, f"{told!r} is not among:\n{everything}"
+
+
+def test_every_message_that_the_guide_explains_can_be_said() -> None:
+    """Each is in the code, but for the numbers and names in it."""
+    code = "\n".join(
+        node.value
+        for package in ("driftless", "connectors", "jobs", "sinks")
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    table = GUIDE.read_text(encoding="utf-8").partition("| it says |")[2]
+    messages = re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)
+    assert len(messages) > 10
+    parts = [(message, part) for message in messages for part in re.split(r"\bN\b", message)]
+    assert [message for message, part in parts if part.strip() not in code] == []
 
 
 def test_the_page_is_not_taken_for_empty() -> None:

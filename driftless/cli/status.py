@@ -8,7 +8,9 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
+from rich.console import Group
 from rich.table import Table as Grid
+from rich.text import Text
 
 from driftless.cli import complete
 from driftless.cli.base import NO, SYNC, UNREACHABLE, YES, File, Json, app, chosen, control_of, err, load, out, say
@@ -61,21 +63,24 @@ def status_command(
     if as_json:
         print(json.dumps(facts))
     elif watch:
-        with Live(_grid(facts), console=out, auto_refresh=False) as live, suppress(KeyboardInterrupt):
+        with Live(_shown(facts), console=out, auto_refresh=False) as live, suppress(KeyboardInterrupt):
             while True:
                 time.sleep(1)
                 facts = _facts(config)
-                live.update(_grid(facts), refresh=True)
+                live.update(_shown(facts), refresh=True)
     else:
-        out.print(_grid(facts))
-        for table, reason in facts["source"]["changed"].items():
-            out.print(f"{table} changed: {reason}; see `driftless plan`", markup=False, soft_wrap=True)
-        for follower in facts["followers"]:
-            if follower["trouble"]:
-                out.print(f"{follower['name']}: {follower['trouble']}", markup=False, soft_wrap=True)
+        out.print(_shown(facts), soft_wrap=True)
     if facts["source"]["lsn"] is None:
         raise typer.Exit(UNREACHABLE)
     raise typer.Exit(NO if any(f["state"] == "failed" for f in facts["followers"]) else YES)
+
+
+def _shown(facts: dict[str, Any]) -> Group:
+    """The table, and below it what has changed at the source, and what followers wait for or ended with."""
+    changed = facts["source"]["changed"].items()
+    lines = [f"{table} changed: {reason}; see `driftless plan`" for table, reason in changed]
+    lines += [f"{follower['name']}: {follower['trouble']}" for follower in facts["followers"] if follower["trouble"]]
+    return Group(_grid(facts), *map(Text, lines))
 
 
 def _grid(facts: dict[str, Any]) -> Grid:

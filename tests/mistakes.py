@@ -338,6 +338,18 @@ MISTAKES = [
         "10: kafka.options.ssl.truststore.location: a setting of the Java client: here it is `ssl.ca.location` and "
         "its like",
     ),
+    (
+        "a client setting that is ours",
+        "  partitions: 4",
+        "  options: {isolation.level: read_uncommitted}",
+        "9: kafka.options: `isolation.level` cannot be set: what driftless promises rests on its own value of it",
+    ),
+    (
+        "the brokers twice",
+        "  partitions: 4",
+        "  options: {bootstrap.servers: kafka}",
+        "9: kafka.options: `bootstrap.servers` is what `kafka.bootstrap` says: leave it out here",
+    ),
     # -- types
     ("a number in words", ": 4", ": four", "9: kafka.partitions: must be a whole number, such as `4`"),
     ("a truth value for a number", ": 4", ": true", "9: kafka.partitions: `true` is no number"),

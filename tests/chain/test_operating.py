@@ -105,7 +105,7 @@ def unfit_server(stack: Stack) -> Iterator[str]:
 
 def test_check_finds_every_mistake_in_one_go(make_pipeline: MakePipeline, unfit_server: str) -> None:
     """Those of the server, of its tables and of the configuration, in one list."""
-    wrong = make_pipeline(View("item", "public.items", fields={"id": "id", "nmae": "nmae"}), View("l", "public.loose"))
+    wrong = make_pipeline(View("item", "public.items", fields={"nmae": "nmae"}), View("l", "public.loose"))
     wrong.sync["source"]["tables"] |= {"public.itms": {}, "public.items": {"exclude": ["nope", "id"]}}
     wrong.here.write()
     wrong.here.environment = {**wrong.here.environment, "SOURCE_DSN": unfit_server}

@@ -226,6 +226,7 @@ def test_the_getting_started_page_works_word_by_word(
 
 
 @pytest.mark.server
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_the_operators_guide_works_line_by_line(
     place: dict[str, str], connection: psycopg.Connection, tmp_path: Path

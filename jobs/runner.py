@@ -44,16 +44,16 @@ class Runner:
         self._jars = jars
         self._memory = memory
         self._stop = threading.Event()
-        self._following = False
+        self._under_way = False
         self.progress: list[Progress] = []
 
     def end(self) -> bool:
         """Let `run` finish or cancel what is under way, give the leases back, and return.
 
-        False where nothing is followed yet: a start may be waiting for a server, and is to be interrupted.
+        False where nothing is under way yet: it may be waiting for a server, and is to be interrupted.
         """
         self._stop.set()
-        return self._following
+        return self._under_way
 
     def run(
         self,
@@ -83,9 +83,9 @@ class Runner:
             reader = ending.enter_context(ControlReader(control))
             spark = session(self._jars, memory=self._memory)
             ending.callback(stop, spark)
+            self._under_way = True
             quarantine = QuarantineLog(kafka, self._config.name)
             shared = Shared(self._config, kafka, spark, Tail(spark), frontiers, quarantine)
-            self._following = True
             for name, lease in zip(self._followers, leases, strict=True):
                 follower = Follower(shared, name, lease, self.progress.append)
                 follower.begin(reader.state)

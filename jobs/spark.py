@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
@@ -77,7 +78,14 @@ def session(jars: Sequence[Path], *, master: str = "local[2]", memory: str = "1g
     for key, value in settings.items():
         builder = builder.config(key, value)
     interrupt = signal.getsignal(signal.SIGINT)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except KeyboardInterrupt:
+        # A JVM whose start is interrupted does not notice that nobody waits for it, and would outlive this process.
+        for child in psutil.Process().children():
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+        raise
     if threading.current_thread() is threading.main_thread():
         # Spark puts its own handler in place, which cancels every job; how to end is the caller's affair.
         signal.signal(signal.SIGINT, interrupt)

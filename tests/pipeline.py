@@ -26,6 +26,7 @@ from tests.compare import Difference, OpenSearch, Redis, Store, View, compare
 
 COMMAND = Path(sys.executable).with_name("driftless")
 _SHOWN = 3000
+TERM = signal.SIGTERM
 T = TypeVar("T")
 
 
@@ -93,10 +94,10 @@ class Job:
         self.process.wait(10)
         until("the JVM and the workers of a killed run to end", lambda: not any(map(_alive, family)), 30)
 
-    def stop(self, seconds: float = 30) -> int:
-        """SIGTERM, and the exit code."""
+    def stop(self, seconds: float = 30, number: int = TERM) -> int:
+        """Tell it to end, and wait for its exit code and for the end of what it has started."""
         family, self.told = self.family(), True
-        self.process.terminate()
+        self.signal(number)
         code = self.wait(seconds)
         until("the JVM and the workers of a stopped run to end", lambda: not any(map(_alive, family)), 30)
         return code

@@ -9,11 +9,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
+import psutil
 import typer
 from rich.console import Console
 
@@ -86,6 +87,9 @@ def _heed_signals() -> None:
         os.read(heard, 1)
         time.sleep(END_SECONDS)
         os.write(2, b"interrupted; ended without waiting any longer\n")
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
         os._exit(INTERRUPTED)
 
     for number in (signal.SIGINT, signal.SIGTERM):

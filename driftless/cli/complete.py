@@ -35,7 +35,9 @@ def generations(ctx: typer.Context, incomplete: str) -> list[str]:
         config = load(_file(ctx))
         host, _, port = config.kafka.bootstrap.split(",")[0].rpartition(":")
         socket.create_connection((host.strip(), int(port)), REACH_SECONDS).close()
-        return _beginning(incomplete, map(str, known(control_of(config).read(), ctx.params["follower"])))
+        # The option that lacks its number yet has ended the parsing before arguments were given their names.
+        follower = ctx.params.get("follower") or next(iter(ctx.args), "")
+        return _beginning(incomplete, known(control_of(config).read(), follower))
     except (SyncError, OSError):
         return []
 

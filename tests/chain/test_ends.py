@@ -29,13 +29,9 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
 
 def end(job: Job, number: signal.Signals) -> int:
     """Its exit code, within 10 seconds and without a traceback."""
-    family = job.family()
-    told = time.monotonic()
-    job.signal(number)
-    code = job.wait(10)
-    assert time.monotonic() - told < 10
+    code = job.stop(10, number)
     assert "Traceback" not in job.output(), job.output()
-    until("what it started to end", lambda: not any(p.is_running() for p in family), 10)
+    assert "Exception" not in job.output(), job.output()
     return code
 
 

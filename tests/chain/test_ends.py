@@ -13,7 +13,7 @@ from tests.chain.conftest import MakePipeline
 from tests.compare import View
 from tests.pipeline import COMMAND, Job, Pipeline, until
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
 BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 
 

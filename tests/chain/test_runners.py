@@ -88,6 +88,7 @@ def test_another_machine_without_local_state_goes_on_where_a_killed_one_was(
     assert attempts(pipeline, "item-search") - before == 11, "it wrote more than what was new"
 
 
+@pytest.mark.soak
 def test_a_runner_that_slept_through_its_lease_stops_and_does_no_harm(
     pipeline: Pipeline, runner: Job, source: psycopg.Connection
 ) -> None:

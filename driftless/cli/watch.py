@@ -8,7 +8,7 @@ from driftless.cli.base import control_of, say
 from driftless.config import Config
 from driftless.errors import SyncError
 
-SECONDS = 5.0
+SECONDS = 10.0
 
 
 class CatalogueWatch(threading.Thread):

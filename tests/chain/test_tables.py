@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from stack import Stack
 from tests.chain.conftest import MakePipeline, running
 from tests.compare import View
 from tests.pipeline import Pipeline, until
@@ -228,6 +229,29 @@ def test_a_truncate_during_a_snapshot_takes_what_was_read(pipeline: Pipeline, so
     source.execute("truncate parts")
     source.execute("insert into parts (n, stars) values (1, 5)")
     assert applying.wait(120) == 0, applying.output()
+    pipeline.assert_in_step("part-search", "part-cache")
+
+
+@pytest.mark.soak
+def test_a_connect_worker_that_is_killed_in_a_snapshot_loses_no_row(
+    pipeline: Pipeline, source: psycopg.Connection, stack: Stack
+) -> None:
+    """Rows of the chunk that it had read go with it; the next task reads them again."""
+    source.execute("insert into parts (n) select generate_series(200000, 200000 + %s)", (4 * NOTES,))
+    source.execute("alter table parts add column weight int not null default 2")
+    running(pipeline)
+    topic = f"{pipeline.name}.notifications"
+    told = pipeline.end(topic)
+    pipeline.here.write()
+    with busy(pipeline, "update parts set weight = weight + 1 where n = 200000 + {n} * 37 % 100000"):
+        applying = pipeline.here.start("apply")
+        # STARTED, DATA_COLLECTIONS_RESOLVED, and the first two of ten chunks.
+        until("the snapshot to be under way", lambda: pipeline.end(topic) >= told + 4, 60)
+        stack.kill("connect")
+        stack.start("connect")
+        applying.wait(240)
+        done = pipeline.apply()  # where the first was told that Connect was away, this one goes on
+    assert "nothing to change" in done.out or "snapshot table public.parts" in done.out
     pipeline.assert_in_step("part-search", "part-cache")
 
 

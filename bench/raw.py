@@ -27,12 +27,15 @@ _AHEAD = 10
 """Calls that are on their way to Redis before an answer is waited for, as many as the sink has."""
 
 
-def prepared(changes: Iterable[Change], partitions: int) -> list[pa.RecordBatch]:
-    """What a follower would give its sink for these changes, batch by batch: nothing but the sending is left."""
+def prepared(changes: Iterable[Change], partitions: int, *, epoch: int = 1) -> list[pa.RecordBatch]:
+    """What a follower would give its sink for these changes, batch by batch: nothing but the sending is left.
+
+    `epoch`: of their versions, a higher one where they come after others.
+    """
     logs: list[list[tuple[str, int, str | None]]] = [[] for _ in range(partitions)]
     for change in changes:
         log = logs[change.id % partitions]
-        log.append((str(change.id), make_version(1, len(log)), change.document))
+        log.append((str(change.id), make_version(epoch, len(log)), change.document))
     share = SLICE_OFFSETS // partitions
     batches = []
     for start in range(0, max(map(len, logs)), share):

@@ -20,6 +20,8 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 _JIT = "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=5000 -XX:Tier4CompileThreshold=40000"
 """The second compiler waits four times as long as it would: it took a third of the CPU of the first minute, and a run
 of half a million changes ends within that."""
+ARCHIVE = Path(sys.prefix) / "share" / "driftless" / "spark.jsa"
+"""Spark's classes, ready to be mapped; see jobs/archive.py."""
 ARROW_ROWS = 5_000
 """Rows of an Arrow batch on the executors: bounds the memory of a Python worker and the size of one write."""
 
@@ -58,11 +60,13 @@ def submitted() -> bool:
     return _GATEWAY in os.environ
 
 
-def session(jars: Sequence[Path], *, master: str = "local[2]", memory: str = "1g") -> SparkSession:
+def session(
+    jars: Sequence[Path], *, master: str = "local[2]", memory: str = "1g", java_options: str | None = None
+) -> SparkSession:
     """Start Spark in this process, or join the cluster that spark-submit names.
 
-    `jars`: the Kafka source, which the Python package lacks. They, `master` and `memory` mean nothing where this
-    process was submitted.
+    `jars`: the Kafka source, which the Python package lacks. `java_options`: in place of those that use the archive.
+    They, `master` and `memory` mean nothing where this process was submitted.
     """
     settings = dict(SETTINGS)
     builder = SparkSession.builder
@@ -74,7 +78,9 @@ def session(jars: Sequence[Path], *, master: str = "local[2]", memory: str = "1g
         settings["spark.jars"] = ",".join(str(jar) for jar in jars)
         settings["spark.driver.memory"] = memory
         logging = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
-        settings["spark.driver.extraJavaOptions"] = f"-XX:+UseSerialGC {_JIT} {logging}"
+        archive = f'"-XX:SharedArchiveFile={ARCHIVE}" -Xlog:cds=off' if ARCHIVE.exists() else ""
+        options = archive if java_options is None else java_options
+        settings["spark.driver.extraJavaOptions"] = f"-XX:+UseSerialGC {_JIT} {logging} {options}"
     for key, value in settings.items():
         builder = builder.config(key, value)
     interrupt = signal.getsignal(signal.SIGINT)

@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 import pytest
 
@@ -117,8 +119,13 @@ class Submitted(Job):
 
     def driver(self) -> int:
         """The Python process; the one that was started is a JVM."""
-        (python,) = [p for p in self.family() if "main.py" in " ".join(p.cmdline())]
-        return int(python.pid)
+        found = []
+        for process in self.family():
+            with suppress(psutil.NoSuchProcess):  # a zombie, too
+                if "main.py" in " ".join(process.cmdline()):
+                    found.append(process.pid)
+        (python,) = found
+        return int(python)
 
 
 def wrote(log: str) -> tuple[int, int]:

@@ -113,6 +113,7 @@ def test_a_transaction_counts_by_its_end(pipeline: Pipeline, source: psycopg.Con
     assert documents(pipeline) == before + 1
 
 
+@pytest.mark.soak
 def test_a_new_follower_finds_the_same_rows_in_a_log_where_they_came_and_went(
     pipeline: Pipeline, source: psycopg.Connection
 ) -> None:

@@ -143,6 +143,7 @@ def test_a_rebuild_that_nobody_runs_is_run_by_the_command(pipeline: Pipeline, jo
     pipeline.assert_in_step()
 
 
+@pytest.mark.soak
 def test_a_killed_rebuild_goes_on_where_it_was(pipeline: Pipeline, job: Job, busy: Busy) -> None:
     """The runner is killed while it builds; the command waits for the next one."""
     newest = max(numbers(pipeline, "item-search"))

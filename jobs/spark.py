@@ -50,6 +50,11 @@ SETTINGS = {
     "spark.sql.variant.allowDuplicateKeys": "true",
     # A column may be called ${HOME}.
     "spark.sql.variable.substitute": "false",
+    # Nobody looks at what ended slices were; with Spark's own numbers the heap grows for the first thousand.
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.sql.ui.retainedExecutions": "5",
     # A misread date must be an error, not null.
     "spark.sql.ansi.enabled": "true",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from driftless.errors import SourceError
 from driftless.kafka import Offsets
 from driftless.version import make_version
 
@@ -38,10 +39,13 @@ class TopicLog:
         return self.newest.floors
 
     def upto(self, epoch: int) -> TopicLog:
-        """The log as it was before any later epoch. Raises ValueError where that epoch is not registered."""
+        """The log as it was before any later epoch. Raises SourceError where that epoch is not registered yet."""
         known = tuple(e for e in self.epochs if e.number <= epoch)
         if not known or known[-1].number != epoch:
-            raise ValueError(f"{self.topic} has no epoch {epoch}")
+            raise SourceError(
+                f"{self.topic} has no epoch {epoch} yet: its snapshot is not complete",
+                hint="`driftless apply` goes on with it",
+            )
         return replace(self, epochs=known)
 
     def begin(self, floors: Offsets, why: str, lsn: int) -> TopicLog:

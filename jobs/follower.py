@@ -324,6 +324,8 @@ class Follower:
                 while not _as_far(r.progress, others):
                     if self._stopping or r.follow.stop.is_set():
                         return
+                    if r.progress.error is not None:
+                        raise r.progress.error
                     time.sleep(0.05)
                 while True:
                     try:
@@ -337,15 +339,14 @@ class Follower:
                 for n, other in self._running.items():
                     other.progress.live = n == r.generation.number
                     other.progress.held_back = ""
-                    other.follow.silent.clear()
                     other.progress.changed.set()
             except SyncError as exc:
                 r.refused = exc
                 r.progress.held_back = str(exc)
-                for other in others:
-                    other.follow.silent.clear()
             finally:
                 sink.close()
+                for other in others:
+                    other.follow.silent.clear()
                 r.progress.promoting = False
                 r.progress.changed.set()
 

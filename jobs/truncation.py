@@ -7,11 +7,14 @@ import time
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from driftless.errors import SourceError, SourceUnavailable
-from driftless.kafka import TIMEOUT, Kafka, Offsets
+from driftless.kafka import Kafka, Offsets
 from driftless.lsn import format_lsn
 from driftless.marker import Truncation
 from driftless.registry import TopicLog
 
+ANSWER_SECONDS = 5.0
+DECIDED_SECONDS = 0.5
+"""How long a transaction in Kafka is waited for at a time: the runner has leases to renew."""
 CLOCKS = 60.0
 """How much earlier than the truncation's own record is read, in seconds: clocks of two Connect workers may differ."""
 
@@ -31,9 +34,9 @@ def truncated(kafka: Kafka, log: TopicLog, truncation: Truncation) -> TopicLog:
     try:
         consumer.assign([TopicPartition(log.topic, p, max(begin[p], log.floor[p])) for p in left])
         while left:
-            message = consumer.poll(TIMEOUT)
+            message = consumer.poll(ANSWER_SECONDS)
             if message is None:
-                raise SourceUnavailable(f"Kafka gave no answer within {TIMEOUT:.0f} s while reading {log.topic}")
+                raise SourceUnavailable(f"Kafka gave no answer within {ANSWER_SECONDS:.0f} s while reading {log.topic}")
             error, partition, offset = message.error(), message.partition(), message.offset()
             assert partition is not None
             assert offset is not None
@@ -53,13 +56,13 @@ def truncated(kafka: Kafka, log: TopicLog, truncation: Truncation) -> TopicLog:
 def _decided_ends(kafka: Kafka, log: TopicLog) -> Offsets:
     """Committed ends behind everything that has been written by now: the truncation's own transaction, too."""
     written = kafka.written_ends({log.topic: log.partitions})[log.topic]
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + DECIDED_SECONDS
     while True:
         ends = kafka.committed_ends(log.topic, log.partitions)
         if all(ends[p] >= end for p, end in written.items()):
             return ends
         if time.monotonic() > deadline:
-            raise SourceUnavailable(f"{log.topic}: a transaction is still open after {TIMEOUT:.0f} s")
+            raise SourceUnavailable(f"{log.topic}: a transaction is still open; a TRUNCATE waits for its end")
         time.sleep(0.02)
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driftless.errors import SourceError
 from driftless.lsn import format_lsn, parse_lsn
 from driftless.registry import Epoch, TopicLog, first_epoch
 from driftless.version import MAX_EPOCH, MAX_OFFSET, make_version, split_version
@@ -57,3 +58,20 @@ def test_a_new_topic_is_registered_from_its_first_offset() -> None:
     log = first_epoch("t", "id", 3)
     assert log.floor == {0: 0, 1: 0, 2: 0}
     assert log.version(2, 5) == make_version(1, 5)
+
+
+def test_a_log_that_begins_anew_is_still_what_it_was_to_who_follows_the_older_epoch() -> None:
+    first = first_epoch("t", "id", 2)
+    log = first.begin({0: 10, 1: 4}, "TRUNCATE at 0/64", 100)
+    assert (log.newest.number, log.newest.lsn, log.floor) == (2, 100, {0: 10, 1: 4})
+    assert log.upto(1) == first
+    assert log.upto(1).version(0, 50) == make_version(1, 50)
+    assert log.upto(2) == log
+    with pytest.raises(SourceError, match="t has no epoch 3 yet"):
+        log.upto(3)
+
+
+def test_an_epoch_that_was_registered_without_a_position_begins_at_none() -> None:
+    facts = first_epoch("t", "id", 1).to_json()
+    del facts["epochs"][0]["lsn"]  # type: ignore[index]
+    assert TopicLog.from_json(facts).newest.lsn == 0

@@ -347,14 +347,6 @@ class Pipeline:
         consumer.close()
         return found
 
-    def end(self, topic: str) -> int:
-        """The end offset of a topic of one partition; an end of a transaction counts too."""
-        consumer = Consumer({"bootstrap.servers": self.endpoints.kafka, "group.id": "test"})
-        try:
-            return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=15)[1])
-        finally:
-            consumer.close()
-
     # -- the end ------------------------------------------------------------------------------------------------
 
     def jobs(self) -> Iterator[Job]:

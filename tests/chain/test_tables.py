@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from stack import Stack
@@ -123,6 +124,15 @@ def test_an_apply_that_is_killed_goes_on_with_the_snapshot(pipeline: Pipeline, s
     assert "snapshot table public.parts" in done.out
     running(pipeline)
     pipeline.assert_in_step("part-search", "part-cache")
+
+
+def _end(pipeline: Pipeline, topic: str) -> int:
+    """The end offset of a topic of one partition; an end of a transaction counts too."""
+    consumer = Consumer({"bootstrap.servers": pipeline.endpoints.kafka, "group.id": "test"})
+    try:
+        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=15)[1])
+    finally:
+        consumer.close()
 
 
 def _signals(pipeline: Pipeline, table: str) -> list[Any]:
@@ -244,12 +254,12 @@ def test_a_connect_worker_that_is_killed_in_a_snapshot_loses_no_row(
     source.execute("alter table parts add column weight int not null default 2")
     running(pipeline)
     topic = f"{pipeline.name}.notifications"
-    told = pipeline.end(topic)
+    told = _end(pipeline, topic)
     pipeline.here.write()
     with busy(pipeline, "update parts set weight = weight + 1 where n = 200000 + {n} * 37 % 100000"):
         applying = pipeline.here.start("apply")
         # STARTED, DATA_COLLECTIONS_RESOLVED, and the first two of ten chunks.
-        until("the snapshot to be under way", lambda: pipeline.end(topic) >= told + 4, 60)
+        until("the snapshot to be under way", lambda: _end(pipeline, topic) >= told + 4, 60)
         stack.kill("connect")
         stack.start("connect")
         applying.wait(240)

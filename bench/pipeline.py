@@ -170,7 +170,7 @@ class Pipeline:
             found = until(f"the topic of {name}", partial(self.kafka.topic, self.topic(name)))
             assert found is not None
             log = first_epoch(found.name, found.id, found.partitions)
-            self.control.write({f"table/{name}": table.to_json(), f"epochs/{name}": log.to_json()})
+            self.control.write({f"table/{name}": table.to_json(), **log.fact(name)})
         for follower in self.config.followers:
             table = self.tables[self.config.table_of(follower)]
             self.control.write(begin_facts(follower, define(self.config, follower, table)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from connectors.catalogue import table_facts, why_anew
 from connectors.connector import is_date
@@ -16,10 +15,8 @@ from driftless.control import State
 from driftless.errors import ConfigError, SourceError
 from driftless.generation import generations
 from driftless.kafka import Kafka
-from driftless.registry import Epoch, TopicLog, first_epoch
+from driftless.registry import TopicLog, first_epoch, registered_log
 from driftless.table import Table
-
-Facts = dict[str, dict[str, Any] | None]
 
 
 @dataclass
@@ -37,20 +34,19 @@ class Capture:
 def plan_capture(config: Config, places: Places, tables: dict[str, Table], state: State, existing: set[str]) -> Capture:
     """Compare every table with what is registered of it."""
     capture = Capture()
+    captures = places.connect.config(names.connector(config.name)) is not None
     if state.get("pipeline/identity") is None:
         identity = {"pipeline/identity": places.source.identity()}
         capture.facts.append(Action("register", "source", do=bind(places.control.write, identity)))
     for name, table in tables.items():
-        fact = state.get(f"epochs/{name}")
-        log = None if fact is None else TopicLog.from_json(fact)
+        log = registered_log(state, name)
         if log is not None and log.topic in existing:
             same_topic(places.kafka, log)
-        taking = _Taking(config, places, table, log, state)
-        why = taking.why()
-        if why:
+        taking = _Taking(config, places, table, log, state, captures=captures)
+        if taking.why:
             taking.check()
             capture.epochs[name] = taking.epoch
-            capture.snapshots.append(Action("snapshot", f"table {name}", why, do=taking.take))
+            capture.snapshots.append(Action("snapshot", f"table {name}", taking.why, do=taking.take))
             continue
         capture.epochs[name] = 1 if log is None else log.newest.number
         facts = table_facts(places.source, table)
@@ -69,32 +65,33 @@ def _register_epoch(places: Places, name: str, topic: str) -> None:
     found = places.kafka.topic(topic)
     if found is None:
         raise SourceError(f"the topic {topic} is gone again right after it was made")
-    places.control.write({f"epochs/{name}": first_epoch(topic, found.id, found.partitions).to_json()})
+    places.control.write(first_epoch(topic, found.id, found.partitions).fact(name))
 
 
 class _Taking:
     """The snapshot of one table, which may have been begun before: the control topic keeps it until it is complete."""
 
-    def __init__(self, config: Config, places: Places, table: Table, log: TopicLog | None, state: State) -> None:
+    def __init__(
+        self, config: Config, places: Places, table: Table, log: TopicLog | None, state: State, *, captures: bool
+    ) -> None:
         self._config = config
         self._places = places
         self._table = table
         self._log = log
-        self._state = state
         self._key = f"snapshot/{table.full_name}"
         begun = state.get(self._key)
         self._begun = None if begun is None else Wanted.from_json(begun)
-        self.epoch = 1 if log is None else log.newest.number + 1
-
-    def why(self) -> str:
+        self.epoch = 1 if log is None else log.next_number
+        self.why = self._why(state, captures=captures)
         """Why one is to be taken; empty where none is."""
-        name, source, state = self._table.full_name, self._places.source, self._state
+
+    def _why(self, state: State, *, captures: bool) -> str:
         if self._begun is not None:
             return self._begun.why
         if self._log is None:
-            captures = self._places.connect.config(names.connector(self._config.name)) is not None
             return "it is new in a pipeline that captures already" if captures else ""
-        return why_anew(source, self._table, {key: state.get(key) for key in (f"table/{name}", f"storage/{name}")})
+        keys = (f"{kind}/{self._table.full_name}" for kind in ("table", "storage"))
+        return why_anew(self._places.source, self._table, {key: state.get(key) for key in keys})
 
     def check(self) -> None:
         """Refuse what Debezium reads wrongly beside the stream: by way of the driver's own type a date loses its era,
@@ -117,11 +114,10 @@ class _Taking:
         snapshot = self._begun
         if snapshot is not None and (snapshot.epoch != self.epoch or why_anew(places.source, table, snapshot.facts)):
             snapshot = None  # the rows that were read before would lack what changed since
-        why = self.why()
         while True:
             if snapshot is None:
                 facts = table_facts(places.source, table)
-                snapshot = snapshots.begin(table, self._log, places.source.emit_marker(), why, facts)
+                snapshot = snapshots.begin(name, self.epoch, places.source.emit_marker(), self.why, facts)
                 places.control.write({self._key: snapshot.to_json()})
             try:
                 snapshots.take(name, snapshot)
@@ -136,17 +132,16 @@ class _Taking:
         topic = places.kafka.topic(names.table_topic(self._config.name, name))
         if topic is None:
             raise SourceError(f"the topic of {name} is gone since its snapshot was taken")
-        begins = Epoch(snapshot.epoch, snapshot.floors, why, snapshot.lsn)
-        older = () if self._log is None else self._log.epochs
-        log = TopicLog(topic.name, topic.id, topic.partitions, (*older, begins))
-        places.control.write({**snapshot.facts, f"epochs/{name}": log.to_json(), self._key: None})
+        log = self._log or TopicLog(topic.name, topic.id, topic.partitions)
+        log = log.begin(snapshot.floors, self.why, snapshot.lsn)
+        places.control.write({**snapshot.facts, **log.fact(name), self._key: None})
 
 
 def plan_removal(config: Config, places: Places, state: State, existing: set[str]) -> list[Action]:
     """Forget the tables that were taken out of the configuration, once the connector has let go of them."""
     actions = []
     for name in sorted({*state.under("epochs"), *state.under("snapshot")} - config.source.tables.keys()):
-        following = sorted(f for f in _followers(state) if _reads(state, f, name))
+        following = sorted(_followers_of(name, state))
         if following:
             raise ConfigError(
                 f"source.tables: {name} was taken out, but {', '.join(following)} still follows it",
@@ -165,12 +160,9 @@ def plan_removal(config: Config, places: Places, state: State, existing: set[str
     return actions
 
 
-def _followers(state: State) -> set[str]:
-    return {key.rpartition("/")[0] for key in state.under("generation")}
-
-
-def _reads(state: State, follower: str, table: str) -> bool:
-    return any(generation.table.full_name == table for generation in generations(state, follower).values())
+def _followers_of(table: str, state: State) -> set[str]:
+    followers = {key.rpartition("/")[0] for key in state.under("generation")}
+    return {f for f in followers if any(g.table.full_name == table for g in generations(state, f).values())}
 
 
 def same_topic(kafka: Kafka, log: TopicLog) -> None:

@@ -14,7 +14,7 @@ from driftless import names
 from driftless.config import Config, ViewConfig
 from driftless.control import State
 from driftless.errors import SourceError
-from driftless.registry import TopicLog
+from driftless.registry import registered_log
 from driftless.table import Table
 from driftless.types import refusal
 from driftless.where import Where, parse
@@ -149,10 +149,9 @@ def _log(config: Config, places: Places) -> Iterator[Finding]:
     state = places.control.read()
     yield from _identity(places, state)
     for name in config.source.tables:
-        registered = state.get(f"epochs/{name}")
-        if registered is None:
+        log = registered_log(state, name)
+        if log is None:
             continue
-        log = TopicLog.from_json(registered)
         try:
             same_topic(places.kafka, log)
         except SourceError as exc:

@@ -41,7 +41,7 @@ def connector_settings(
         "publication.name": names.publication(config.name),
         # By hand: a publication of all tables makes the application's updates of tables without a key fail.
         "publication.autocreate.mode": "disabled",
-        "table.include.list": ",".join(_pattern(*split_name(name)) for name in sorted(config.source.tables)),
+        "table.include.list": ",".join(java_pattern(*split_name(name)) for name in sorted(config.source.tables)),
         "snapshot.mode": "initial",
         "snapshot.max.threads": "1",
         "snapshot.fetch.size": "10000",
@@ -102,7 +102,7 @@ def connector_settings(
         settings["database.password"] = secret
     # A refused column is left out here too: one value that Debezium cannot read would stop the whole connector.
     excluded = [
-        _pattern(*split_name(name), column)
+        java_pattern(*split_name(name), column)
         for name, table in sorted(config.source.tables.items())
         for column in (*table.exclude, *_refused(tables.get(name)))
     ]
@@ -118,7 +118,7 @@ def connector_settings(
     return settings
 
 
-def _pattern(*parts: str) -> str:
+def java_pattern(*parts: str) -> str:
     """A regular expression of Java's for this one name. Without `(?-i)` Debezium takes capitals for small letters."""
     return "(?-i)" + r"\.".join("".join(_literal(char) for char in part) for part in parts)
 

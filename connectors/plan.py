@@ -123,21 +123,16 @@ def _connector(config: Config, places: Places, secret: str | None, tables: dict[
     name = names.connector(config.name)
     wanted = {**connector_settings(config, places.source.parameters, secret, tables), "name": name}
     actual = places.connect.config(name)
+
+    def put() -> None:
+        places.connect.put(name, wanted)
+        places.connect.wait_running(name, START_SECONDS)
+
     if actual is None:
-
-        def create() -> None:
-            places.connect.put(name, wanted)
-            places.connect.wait_running(name, START_SECONDS)
-
-        return [Action("create", f"connector {name}", do=create)]
+        return [Action("create", f"connector {name}", do=put)]
     changed = sorted(key for key in {*wanted, *actual} if wanted.get(key) != actual.get(key))
     if changed:
-
-        def change() -> None:
-            places.connect.put(name, wanted)
-            places.connect.wait_running(name, START_SECONDS)
-
-        return [Action("change", f"connector {name}", ", ".join(changed), do=change)]
+        return [Action("change", f"connector {name}", ", ".join(changed), do=put)]
     if places.connect.state(name)[0] == "FAILED":
 
         def restart() -> None:
@@ -159,7 +154,7 @@ def _followers(
         epoch = epochs[table.full_name]
         wanted = define(config, name, table, number=next_number(state, name), epoch=epoch)
         before = newest(state, name)
-        if before is not None and (before.fingerprint, before.epoch) == (wanted.fingerprint, epoch):
+        if before is not None and before.is_what(wanted):
             continue
         what = f"generation {wanted.number} of the view {wanted.view} in {wanted.kind}"
         if before is not None:

@@ -54,7 +54,7 @@ from pg_class c
 join pg_namespace n on n.oid = c.relnamespace
 where n.nspname = %s and c.relname = %s and c.relkind = 'r'
 """
-_RELATIONS = """
+_RELATIONS = f"""
 select n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text,
        (select x.extname::text from pg_depend d join pg_extension x on x.oid = d.refobjid
         where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.refclassid = 'pg_extension'::regclass
@@ -65,7 +65,7 @@ select n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text
              and not a.attisdropped and not has_column_privilege(c.oid, a.attnum, 'select') order by a.attnum)
 from pg_class c
 join pg_namespace n on n.oid = c.relnamespace
-where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema', 'driftless')
+where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema', '{names.SCHEMA}')
 order by 1, 2
 """
 _KEY = """

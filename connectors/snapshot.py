@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -11,13 +10,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from connectors.connect import Connect
+from connectors.connector import java_pattern
 from connectors.postgres import Postgres
 from driftless import names
 from driftless.errors import SourceError
 from driftless.kafka import Kafka, Offsets
 from driftless.marker import Marker, Truncation, parse_message
-from driftless.registry import TopicLog
-from driftless.table import Table, split_name
+from driftless.table import split_name
 
 BEGIN_SECONDS = 30.0
 """How long a connector that runs may take to begin what it was asked for; then it is asked once more."""
@@ -67,19 +66,18 @@ class Snapshots:
         self._connect = connect
         self._report = report
 
-    def begin(self, table: Table, log: TopicLog | None, lsn: int, why: str, facts: dict[str, Any]) -> Wanted:
+    def begin(self, table: str, epoch: int, lsn: int, why: str, facts: dict[str, Any]) -> Wanted:
         """A snapshot from here on. `lsn`: of a marker that was written once the table was as `facts` say.
 
         The floors lie behind that marker: no record above them is of a row as the table was before.
         """
         self._await_marker(lsn)
-        topic = names.table_topic(self._pipeline, table.full_name)
+        topic = names.table_topic(self._pipeline, table)
         found = self._kafka.topic(topic)
         if found is None:
             raise SourceError(f"the topic {topic} is gone", hint="`driftless apply` makes it")
         floors = self._kafka.written_ends({topic: found.partitions})[topic]
-        epoch = 1 if log is None else log.newest.number + 1
-        return Wanted(f"{table.full_name}/{uuid.uuid4().hex[:12]}", epoch, floors, lsn, why, facts)
+        return Wanted(f"{table}/{uuid.uuid4().hex[:12]}", epoch, floors, lsn, why, facts)
 
     def truncated(self, table: str, lsn: int) -> bool:
         """Whether a TRUNCATE of the table was told after a position: rows that were read before may be gone."""
@@ -150,8 +148,8 @@ class Snapshots:
         return bool(told["type"] == "COMPLETED")
 
     def _ask(self, table: str, signal: str) -> None:
-        """Insert the signal. Debezium takes the table's name for a regular expression."""
-        data = {"data-collections": [re.escape(".".join(split_name(table)))], "type": "incremental"}
+        """Insert the signal, by which Debezium begins."""
+        data = {"data-collections": [java_pattern(*split_name(table))], "type": "incremental"}
         # Each row is a signal, and has a key; what is told of the snapshot bears it.
         row = f"{signal}/{uuid.uuid4().hex[:8]}"
         self._source.signal(names.signal_table(self._pipeline), row, "execute-snapshot", json.dumps(data))

@@ -170,7 +170,7 @@ class Model(BaseModel):
 
 
 class TableConfig(Model):
-    """One captured table. Frozen once its topic is made."""
+    """One captured table."""
 
     exclude: tuple[str, ...] = Field(
         default=(),

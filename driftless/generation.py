@@ -10,7 +10,7 @@ from typing import Any
 
 from driftless.config import Config, FollowerConfig
 from driftless.control import State
-from driftless.registry import TopicLog
+from driftless.registry import registered_log
 from driftless.table import Table
 from driftless.types import refusal
 from driftless.where import parse
@@ -54,6 +54,10 @@ class Generation:
     @classmethod
     def from_json(cls, number: int, facts: Mapping[str, Any]) -> Generation:
         return cls(**{**facts, "number": number, "table": Table.from_json(facts["table"])})
+
+    def is_what(self, wanted: Generation) -> bool:
+        """Whether it holds what another would: built of the same, from the same epoch."""
+        return (self.fingerprint, self.epoch) == (wanted.fingerprint, wanted.epoch)
 
     def settings(self, entry: FollowerConfig) -> dict[str, Any]:
         """The sink's configuration: what this generation was begun with, reached as sync.yaml says now."""
@@ -103,13 +107,14 @@ def label(follower: str, number: int) -> str:
 
 def registered(generation: Generation, state: State) -> bool:
     """Whether the epoch that it begins with is there: while a snapshot is being taken, it is not yet."""
-    epochs = state.get(f"epochs/{generation.table.full_name}")
-    return epochs is not None and generation.epoch <= TopicLog.from_json(epochs).newest.number
+    log = registered_log(state, generation.table.full_name)
+    return log is not None and generation.epoch <= log.newest.number
 
 
-def overtaken(generation: Generation, log: TopicLog) -> bool:
-    """Whether the log has begun anew since: then it still holds rows whose deletion no record tells."""
-    return generation.epoch < log.newest.number
+def overtaken(generation: Generation, state: State) -> bool:
+    """Whether its table's log has begun anew since: then it still holds rows whose deletion no record tells."""
+    log = registered_log(state, generation.table.full_name)
+    return log is not None and generation.epoch < log.newest.number
 
 
 def renewed(generation: Generation, state: State, follower: str, epoch: int) -> Generation:

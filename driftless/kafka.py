@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from confluent_kafka.admin import (
 
 from driftless.config import KafkaConfig
 from driftless.errors import ConfigError, SourceError, SourceUnavailable
+from driftless.yamlfile import nearest
 
 Offsets = dict[int, int]
 """Partition -> offset."""
@@ -88,8 +88,8 @@ def refused_options(options: Mapping[str, object]) -> dict[str, str]:
         except KafkaException as exc:
             said = str(exc.args[0].str())
             if said.startswith("No such configuration"):
-                near = difflib.get_close_matches(name, _USUAL, n=1)
-                meant = f"; did you mean `{near[0]}`?" if near else ": it takes librdkafka's names, not those of Java"
+                near = nearest(name, _USUAL)
+                meant = f"; did you mean `{near}`?" if near else ": it takes librdkafka's names, not those of Java"
                 refused[name] = f"the Kafka client has no such setting{meant}"
             elif said.startswith("Java"):
                 instead = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from driftless.control import State
 from driftless.errors import SourceError
 from driftless.kafka import Offsets
 from driftless.version import make_version
@@ -27,7 +28,7 @@ class TopicLog:
     topic: str
     topic_id: str
     partitions: int
-    epochs: tuple[Epoch, ...]
+    epochs: tuple[Epoch, ...] = ()
 
     @property
     def newest(self) -> Epoch:
@@ -48,9 +49,18 @@ class TopicLog:
             )
         return replace(self, epochs=known)
 
+    @property
+    def next_number(self) -> int:
+        """The number of the epoch that would begin now."""
+        return self.newest.number + 1 if self.epochs else 1
+
     def begin(self, floors: Offsets, why: str, lsn: int) -> TopicLog:
         """The log with one more epoch."""
-        return replace(self, epochs=(*self.epochs, Epoch(self.newest.number + 1, floors, why, lsn)))
+        return replace(self, epochs=(*self.epochs, Epoch(self.next_number, floors, why, lsn)))
+
+    def fact(self, table: str) -> dict[str, dict[str, object] | None]:
+        """What to write into the control topic to register it as the log of a table."""
+        return {f"epochs/{table}": self.to_json()}
 
     def epoch_of(self, partition: int, offset: int) -> int:
         """The epoch of a record. An epoch belongs to the record, not to the moment it is read."""
@@ -80,5 +90,10 @@ class TopicLog:
 
 def first_epoch(topic: str, topic_id: str, partitions: int) -> TopicLog:
     """The registration of a topic that has just been made."""
-    epoch = Epoch(1, dict.fromkeys(range(partitions), 0), "first snapshot")
-    return TopicLog(topic, topic_id, partitions, (epoch,))
+    return TopicLog(topic, topic_id, partitions).begin(dict.fromkeys(range(partitions), 0), "first snapshot", 0)
+
+
+def registered_log(state: State, table: str) -> TopicLog | None:
+    """The log of a table; None where it is not captured, or its first snapshot is not complete."""
+    fact = state.get(f"epochs/{table}")
+    return None if fact is None else TopicLog.from_json(fact)

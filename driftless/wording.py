@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -21,7 +20,7 @@ from driftless.config import (
     TableConfig,
     ViewConfig,
 )
-from driftless.yamlfile import Location, YamlFile, did_you_mean, is_unknown
+from driftless.yamlfile import Location, YamlFile, did_you_mean, is_unknown, nearest
 
 NOT_YET = {"one", "many", "through", "shards", "atomic", "streams", "events"}
 """Fields of the contract that this version does not build yet; naming them gets its own message."""
@@ -72,13 +71,13 @@ class Wording:
             return
         present = self._value(parent)
         absent = [field for field in self._fields(parent) if not isinstance(present, dict) or field not in present]
-        near = difflib.get_close_matches(name, absent, n=1)
+        near = nearest(name, absent)
         elsewhere = [place for place in self._models if name in self._names(place)]
         what = "unknown field"
         if near:
-            self._meant.add((*parent, near[0]))
-            what = "unknown kind of store" if near[0] in self._kinds else what
-            what += f"; did you mean `{near[0]}`?"
+            self._meant.add((*parent, near))
+            what = "unknown kind of store" if near in self._kinds else what
+            what += f"; did you mean `{near}`?"
         elif elsewhere:
             self._meant.add(("*", name))
             if self._value(location) is None:

@@ -151,8 +151,8 @@ class YamlFile:
                 return _UNKNOWN
             found = os.environ.get(match["name"], match["default"])
             if found is None:
-                near = difflib.get_close_matches(match["name"], sorted(os.environ), n=1, cutoff=0.8)
-                meant = f"; did you mean `{near[0]}`?" if near else f": `export {match['name']}=...`"
+                near = nearest(match["name"], os.environ, cutoff=0.8)
+                meant = f"; did you mean `{near}`?" if near else f": `export {match['name']}=...`"
                 self.problems.append(self.at(location, f"the environment variable {match['name']} is not set{meant}"))
                 return _UNKNOWN
             return found
@@ -194,10 +194,14 @@ def _read(path: Path) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+def nearest(wrong: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """What was probably meant; `cutoff`: how alike it must be, from 0 to 1."""
+    return next(iter(difflib.get_close_matches(wrong, sorted(known), n=1, cutoff=cutoff)), None)
+
+
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """`; did you mean ...?` where something known is near, else the list of what is known."""
     names: Sequence[str] = sorted(known)
-    near = difflib.get_close_matches(wrong, names, n=1)
-    if near:
-        return f"; did you mean `{near[0]}`?"
+    if near := nearest(wrong, names):
+        return f"; did you mean `{near}`?"
     return f"; known: {', '.join(f'`{name}`' for name in names)}" if names else ""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from driftless.control import State
 from driftless.errors import SinkError, SyncError
-from driftless.generation import end_keys
+from driftless.generation import end_keys, overtaken
 from driftless.request import Request
 from jobs.follow import Again, Follow
 
@@ -23,10 +26,10 @@ class Answers:
         self._again: dict[str, Again] = {}
         self._promoting = ""
 
-    def answer(self, request: Request) -> Facts:
+    def answer(self, request: Request, state: State) -> Facts:
         """The facts that answer a request; none while it is not done. What is refused is answered with the reason."""
-        verbs = {
-            "promote": self._promote,
+        verbs: dict[str, Callable[[Request], Facts]] = {
+            "promote": partial(self._promote, state=state),
             "replay": self._replay,
             "retry": self._retry,
             "discard": self._discard,
@@ -47,19 +50,17 @@ class Answers:
             raise SinkError(f"{request.follower} is paused", hint=f"`driftless resume {request.follower}` first")
         return found
 
-    def _promote(self, request: Request) -> Facts:
+    def _promote(self, request: Request, state: State) -> Facts:
         follower, number = self._follower, int(request.arguments["generation"])
-        progress = follower.following(number).progress
         if follower.promoting:
             return {}
-        if follower.following(number).hold.is_set():
-            raise SinkError(f"{request.follower} is paused", hint=f"`driftless resume {request.follower}` first")
+        progress = self._following(request).progress
         refused = follower.refused(number)
         if self._promoting == request.id and refused is not None:
             raise refused
         if progress.live:
             return request.answer()
-        if follower.generation(number).epoch < max(follower.generation(n).epoch for n in follower.numbers):
+        if overtaken(follower.generation(number), state):
             raise SinkError(
                 f"generation {number} is of an older epoch of the log: it may hold rows that are gone",
                 hint="`driftless rebuild` makes a new one from the log",

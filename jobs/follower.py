@@ -17,7 +17,7 @@ from driftless.generation import Generation, begin_facts, end_keys, generations,
 from driftless.kafka import Kafka
 from driftless.lease import Lease
 from driftless.quarantine import QuarantineLog
-from driftless.registry import TopicLog
+from driftless.registry import registered_log
 from driftless.request import requests
 from jobs.answer import Answers
 from jobs.follow import Follow
@@ -215,12 +215,12 @@ class Follower:
         if not paused:
             facts |= self._follow_the_epoch(state)
         for request in requests(state, self.name):
-            facts |= self._answers.answer(request)
+            facts |= self._answers.answer(request, state)
             if self.removed:
                 return facts
         if not paused:
             self._promote_what_is_built()
-            facts |= self._drop_what_is_old(state.now)
+            facts |= self._drop_what_is_old(state)
         return facts
 
     def _start(self, generation: Generation, state: State) -> None:
@@ -256,21 +256,20 @@ class Follower:
             return {}
         newest = self._known[max(self._known)]
         root = newest.table.full_name
-        registered = state.get(f"epochs/{root}")
-        if registered is None:
+        log = registered_log(state, root)
+        if log is None:
             return {}
-        log = TopicLog.from_json(registered)
         for r in self._running.values():
-            if overtaken(r.generation, log):
-                r.follow.silent.set()  # it cannot hold what that epoch says
-        if overtaken(newest, log):
+            if overtaken(r.generation, state):
+                r.follow.silent.set()  # it cannot hold what the new epoch says
+        if overtaken(newest, state):
             why = log.newest.why
             _log.warning("%s: %s: %s; a new generation is built from there", self.name, root, why)
             return begin_facts(self.name, renewed(newest, state, self.name, log.newest.number))
         truncation = self._shared.frontiers.truncation(log.topic)
         if truncation is None or truncation.lsn <= log.newest.lsn:
             return {}
-        return {f"epochs/{root}": truncated(self._shared.kafka, log, truncation).to_json()}
+        return truncated(self._shared.kafka, log, truncation).fact(root)
 
     # -- promoting and dropping ---------------------------------------------------------------------------------
 
@@ -356,18 +355,17 @@ class Follower:
         self._promotion = threading.Thread(target=work, name=f"promote {self.name}", daemon=True)
         self._promotion.start()
 
-    def _drop_what_is_old(self, now: float) -> Facts:
+    def _drop_what_is_old(self, state: State) -> Facts:
         """Drop what readers have left for longer than it is kept, what is of an older epoch, and what was passed over
         before it was finished.
         """
         keep = milliseconds(self._shared.config.followers[self.name].keep) / 1000
-        epoch = max((r.generation.epoch for r in self._running.values() if r.progress.live), default=0)
         facts: Facts = {}
         for n, r in list(self._running.items()):
             retired = r.generation.retired_at
             passed_over = r.generation.promoted_at is None and n < max(self._running)
             # Nobody could go back to what an older epoch left: it would show rows that are gone.
-            over = r.generation.epoch < epoch or (retired is not None and now > retired + keep)
+            over = retired is not None and (state.now > retired + keep or overtaken(r.generation, state))
             if r.progress.live or not (passed_over or over):
                 continue
             self.drop(n)

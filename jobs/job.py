@@ -8,7 +8,7 @@ from driftless.control import State
 from driftless.errors import ConfigError, SourceError
 from driftless.generation import Generation
 from driftless.kafka import Kafka
-from driftless.registry import TopicLog
+from driftless.registry import registered_log
 from driftless.sink import SinkContext
 from driftless.where import parse as parse_where
 from jobs.apply import LogSource, SinkSpec, kafka_options
@@ -22,10 +22,10 @@ def make_job(config: Config, follower: str, generation: Generation, state: State
     """Everything that following a generation needs, from the control topic and the configuration: no database."""
     entry = config.followers[follower]
     root = generation.table.full_name
-    epochs = state.get(f"epochs/{root}")
-    if epochs is None:
+    whole = registered_log(state, root)
+    if whole is None:
         raise SourceError(f"the table {root} is not captured any more", hint="run `driftless plan`")
-    log = TopicLog.from_json(epochs).upto(generation.epoch)
+    log = whole.upto(generation.epoch)
     context = SinkContext(config.name, follower, generation.table.key)
     settings = generation.settings(entry)
     try:

@@ -67,11 +67,7 @@ def _begin(config: Config, control: Control, state: State, follower: str, *, by_
     number = next_number(state, follower)
     wanted = define(config, follower, table, number=number, epoch=epoch, by_itself=by_itself)
     begun = newest(state, follower)
-    if begun is not None and (begun.fingerprint, begun.epoch, begun.by_itself) == (
-        wanted.fingerprint,
-        epoch,
-        by_itself,
-    ):
+    if begun is not None and begun.is_what(wanted) and begun.by_itself == by_itself:
         fact = state.get(f"follower/{follower}/{begun.number}") or {}
         if begun.promoted_at is None and fact.get("state") != "failed" and not fact.get("live"):
             return begun

@@ -41,6 +41,14 @@ def running(pipeline: Pipeline) -> Job:
     return going[-1] if going else pipeline.run()
 
 
+@pytest.fixture
+def job(pipeline: Pipeline) -> Job:
+    """The run of all followers of the module's pipeline, which has followed all that is committed."""
+    job = running(pipeline)
+    pipeline.wait()
+    return job
+
+
 @pytest.fixture(scope="module")
 def source(module_database: str) -> Iterator[psycopg.Connection]:
     """A connection to the module's database; every statement commits by itself."""

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.chain.conftest import MakePipeline, running
+from tests.chain.conftest import MakePipeline
 from tests.compare import OpenSearch, View
 from tests.pipeline import Job, Pipeline, until
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.server, pytest.mark.timeout(600), pytest.mark.usefixtures("job")]
 
 ROWS = 3_000
 BOTH = ("item-search", "item-cache")
@@ -25,14 +25,6 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
     pipeline = make_pipeline(View("item", "public.items"))
     pipeline.apply()
     return pipeline
-
-
-@pytest.fixture(autouse=True)
-def job(pipeline: Pipeline) -> Job:
-    """The run of all followers."""
-    job = running(pipeline)
-    pipeline.wait()
-    return job
 
 
 class Busy:

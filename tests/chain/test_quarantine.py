@@ -8,11 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.chain.conftest import MakePipeline, running
+from tests.chain.conftest import MakePipeline
 from tests.compare import OpenSearch, View
 from tests.pipeline import Job, Pipeline, until
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.server, pytest.mark.timeout(600), pytest.mark.usefixtures("job")]
 
 ROWS = 60
 LIMIT = 20
@@ -35,13 +35,6 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
     )
     pipeline.apply()
     return pipeline
-
-
-@pytest.fixture(autouse=True)
-def job(pipeline: Pipeline) -> Job:
-    job = running(pipeline)
-    pipeline.wait()
-    return job
 
 
 def index(pipeline: Pipeline) -> OpenSearch:

@@ -14,7 +14,7 @@ from bench import record
 from bench.figures import Claim, Figure, Scale, grid
 from stack import Stack
 
-CLAIMS = ("apply", "latency", "memory", "growth")
+CLAIMS = ("apply", "latency", "memory", "growth", "rebuild", "snapshot", "quarantine")
 _out = Console(highlight=False)
 
 

@@ -37,26 +37,26 @@ def _of_kind(stack: Stack, kind: str, scale: Scale, report: Report) -> list[Figu
         p.put(first)
         p.mark()
         batches = raw.prepared(first, p.partitions)
-        report(f"{kind}: {scale.rows / _reference(p, kind, batches):,.0f}/s by the reference, to warm the store")
+        report(f"{kind}: {scale.rows / reference(p, kind, batches):,.0f}/s by the reference, to warm the store")
         ours, theirs = list[Ran](), list[float]()
         for name in names:
             ours.append(p.apply_all(name))
             report(f"{kind}: ours {_rates(scale.rows, ours[-1])}")
             _same(p, name, final(first))
-            theirs.append(_reference(p, kind, batches))
+            theirs.append(reference(p, kind, batches))
             report(f"{kind}: reference {scale.rows / theirs[-1]:,.0f}/s")
             _same(p, f"{kind}-raw", final(first))
         seconds = _while_running(p, f"{kind}-running", second)
         report(f"{kind}: ours {scale.rows / seconds:,.0f}/s by a process that runs already")
         _same(p, f"{kind}-running", final(changes))
-        reference = _reference(p, kind, raw.prepared(second, p.partitions, epoch=2), before=batches)
-        report(f"{kind}: reference {scale.rows / reference:,.0f}/s")
+        raw_seconds = reference(p, kind, raw.prepared(second, p.partitions, epoch=2), before=batches)
+        report(f"{kind}: reference {scale.rows / raw_seconds:,.0f}/s")
         _same(p, f"{kind}-raw", final(changes))
     rate = scale.rows / seconds
     name = f"apply to {kind}, by a process that has applied as many before"
     return [
         *_figures(kind, scale.rows, ours, theirs),
-        Figure(name, rate, "changes/s", scale.rows / reference, reference / seconds, AIM),
+        Figure(name, rate, "changes/s", scale.rows / raw_seconds, raw_seconds / seconds, AIM),
     ]
 
 
@@ -97,7 +97,7 @@ def _same(p: Pipeline, follower: str, wanted: dict[str, str]) -> None:
     p.drop(follower)
 
 
-def _reference(p: Pipeline, kind: str, batches: _Batches, *, before: _Batches | None = None) -> float:
+def reference(p: Pipeline, kind: str, batches: _Batches, *, before: _Batches | None = None) -> float:
     """The best of the bulk sizes, or of the numbers of connections. `before`: written first, and not timed."""
     if kind == "opensearch":
         return min(_bulk(p, batches, before, size) for size in _BULK_SIZES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,11 +15,10 @@ import orjson
 import psycopg
 import redis
 from confluent_kafka import TopicPartition
-from psycopg.conninfo import make_conninfo
 
+from bench.database import database, fill
 from bench.figures import Figure, Report, Scale, percentile
 from bench.pipeline import Followers, Pipeline, Running, pipeline
-from bench.rows import CREATE, Rows
 from stack import Stack
 
 LOAD = 200
@@ -48,8 +46,8 @@ class Taken:
 def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
     """One change at a time, then the same while others are made; then until a search finds it."""
     rows = max(100, scale.rows // 50)
-    with _database(stack) as dsn, pipeline(stack, _FOLLOWERS, dsn=dsn) as p:
-        _fill(dsn, rows)
+    with database(stack) as dsn, pipeline(stack, _FOLLOWERS, dsn=dsn) as p:
+        fill(dsn, rows)
         report(f"the chain over a table of {rows:,} rows: `driftless apply`, then both followers")
         p.command("apply")
         with Running(p) as running, _Chain(p, dsn, rows) as chain:
@@ -192,24 +190,3 @@ def _load(dsn: str, rows: int) -> Iterator[Callable[[], int]]:
     finally:
         ended.set()
         thread.join(30)
-
-
-@contextmanager
-def _database(stack: Stack) -> Iterator[str]:
-    endpoints = stack.endpoints()
-    assert endpoints is not None
-    name = f"bench_{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(endpoints.postgres, autocommit=True) as connection:
-        connection.execute(f"create database {name}")
-        yield make_conninfo(endpoints.postgres, dbname=name)
-        connection.execute(f"drop database {name} with (force)")
-
-
-def _fill(dsn: str, rows: int) -> None:
-    with psycopg.connect(dsn) as connection:
-        connection.execute(CREATE)
-        values = [change.value for change in Rows().inserts(range(rows))]
-        connection.execute(
-            "insert into product select p.* from json_populate_recordset(null::product, %s) p",
-            (f"[{','.join(map(str, values))}]",),
-        )

@@ -30,7 +30,7 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
     """Twice and ten times `scale.rows` small rows: 1 and 5 million in a full run."""
     sizes = scale.rows * 2, scale.rows * 10
     followers: Followers = {f"cache-{size}": ("redis", {"view": SMALL.name}) for size in sizes}
-    used: list[Used] = []
+    measured: list[Used] = []
     with pipeline(stack, followers, tables=[SMALL]) as p:
         rows, there = Rows(small=True), 0
         for size in sizes:
@@ -45,10 +45,15 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
                 found = sink.count(1)
                 sink.close()
                 assert found == size, f"{found} documents where {size} rows are"
-                used.append(Used(running.watch.usage(), _heap_after_collection(running)))
-            report(f"{size:,} rows: {_said(used[-1])}")
+                measured.append(used(running))
+            report(f"{size:,} rows: {said(measured[-1])}")
             p.drop(follower)
-    return _figures(f"{sizes[1]:,} rows to {sizes[0]:,}", used[1], used[0])
+    return figures(f"{sizes[1]:,} rows to {sizes[0]:,}", measured[1], measured[0], AIM)
+
+
+def used(running: Running) -> Used:
+    """What a process has used so far, and its heap after a collection."""
+    return Used(running.watch.usage(), _heap_after_collection(running))
 
 
 def _heap_after_collection(running: Running) -> int | None:
@@ -76,14 +81,15 @@ def _parts(used: Used) -> dict[str, float]:
     return {name: size for name, size in parts.items() if size}
 
 
-def _figures(what: str, ours: Used, reference: Used) -> list[Figure]:
+def figures(what: str, ours: Used, reference: Used, aim: str) -> list[Figure]:
+    """Each part of the memory, ours to the reference."""
     small = _parts(reference)
     return [
-        Figure(f"{name}, {what}", size, "MB", small[name], size / small[name], AIM)
+        Figure(f"{name}, {what}", size, "MB", small[name], size / small[name], aim)
         for name, size in _parts(ours).items()
         if name in small
     ]
 
 
-def _said(used: Used) -> str:
+def said(used: Used) -> str:
     return ", ".join(f"{name} {size:,.0f} MB" for name, size in _parts(used).items())

@@ -259,22 +259,22 @@ class Pipeline:
         end = next(at for at, report in reports if report["built"])
         return end - begin, (end - slices[0][0], slices[0][1]) if slices else (end - begin, 0)
 
-    def documents(self, follower: str) -> dict[str, str]:
+    def documents(self, follower: str, *, generation: int = 1) -> dict[str, str]:
         """Every document of a follower, by key."""
         sink = self.sink(follower)
         try:
-            batches = (batch.to_pydict() for batch in sink.scan(1))
+            batches = (batch.to_pydict() for batch in sink.scan(generation))
             return {k: d for batch in batches for k, d in zip(batch["key"], batch["document"], strict=True)}
         finally:
             sink.close()
 
-    def drop(self, follower: str) -> None:
+    def drop(self, follower: str, *, generation: int = 1) -> None:
         """Remove a follower's documents, so that they do not weigh on what is measured next."""
         if self.config.followers[follower].kind == "redis":
             self.empty_redis()
             return
         sink = self.sink(follower)
-        sink.drop(1)
+        sink.drop(generation)
         sink.close()
 
     def empty_redis(self) -> None:

@@ -59,7 +59,7 @@ class Quarantine:
         passed = {key for key, version in outcome.passed if version >= self._held.get(key, 0)} - refused.keys()
         if not refused and not passed:
             return
-        if len(self._held.keys() | refused.keys()) > MOST:
+        if len(self._held) + sum(key not in self._held for key in refused) > MOST:
             reason = next(iter(refused.values()))[1]
             raise SinkError(
                 f"the store refuses more than {MOST:,} documents, the last because: {reason}",

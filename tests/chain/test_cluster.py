@@ -176,6 +176,19 @@ def test_a_follower_added_later_is_built_on_the_cluster(pipeline: Pipeline, clus
     assert all(after[worker] > before[worker] for worker in after), (before, after)
 
 
+def test_a_follower_is_rebuilt_on_the_cluster(pipeline: Pipeline, cluster: Cluster) -> None:
+    job = Submitted(pipeline, cluster, "good-search")
+    until("the follower to be live", lambda: pipeline.follower("good-search")["state"] == "live", 120)
+    before = {worker: wrote(log)[1] for worker, log in cluster.logs().items()}
+    done = pipeline.here("rebuild", "good-search", "--json", seconds=240)
+    assert done.json() == {"follower": "good-search", "generation": 2, "promoted": True}, done.err
+    after = {worker: wrote(log)[1] for worker, log in cluster.logs().items()}
+    assert all(after[worker] > before[worker] for worker in after), (before, after)
+    pipeline.assert_in_step("good-search")
+    os.kill(job.driver(), signal.SIGTERM)
+    assert job.wait(60) == 0
+
+
 def test_a_process_group_that_is_told_to_end_ends_without_a_trace(pipeline: Pipeline, cluster: Cluster) -> None:
     """As systemd does it: the JVM gets the signal too, and is gone before Python has finished."""
     job = Submitted(pipeline, cluster, "good-cache")

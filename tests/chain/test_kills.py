@@ -1,0 +1,110 @@
+"""A rebuild that is killed at every step: readers see one whole generation, and asking again finishes it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.chain.conftest import MakePipeline
+from tests.chain.doomed import STEPS
+from tests.compare import View
+from tests.pipeline import Job, Pipeline, until
+
+pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).parent.parent.parent
+ROWS = 3_000
+BUILDING = [step for step in STEPS if "dropped" not in step]
+DROPPING = [step for step in STEPS if "dropped" in step]
+
+
+@pytest.fixture(scope="module")
+def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
+    source.execute("create table items (id int primary key, title text, stock int)")
+    source.execute("insert into items select i, 'item ' || i, 0 from generate_series(1, %s) i", (ROWS,))
+    pipeline = make_pipeline(View("item", "public.items"))
+    pipeline.apply()
+    job = pipeline.run()
+    pipeline.assert_in_step()
+    assert job.stop() == 0
+    return pipeline
+
+
+class Doomed(Job):
+    """A command that is to be killed at a step of one generation."""
+
+    command = Path(sys.executable)
+
+    def __init__(self, pipeline: Pipeline, step: str, generation: int, *command: str) -> None:
+        environment = {**pipeline.here.environ(), "PYTHONPATH": str(ROOT)}
+        arguments = ["-m", "tests.chain.doomed", step, str(generation), *command]
+        log = pipeline.here.folder / f"doomed-{command[-1]}-{step.replace(' ', '-')}-{generation}.log"
+        super().__init__(arguments, folder=pipeline.here.folder, environment=environment, log=log)
+        pipeline.here.jobs.append(self)
+
+    def die(self) -> None:
+        """Return when it has died at its step; what it started must end by itself."""
+        code = self.wait(120)
+        assert code == -signal.SIGKILL, f"it was never at its step, and ended with {code}: {self.output()}"
+
+
+def numbers(pipeline: Pipeline, follower: str) -> list[int]:
+    return [g["n"] for g in pipeline.follower(follower)["generations"]]
+
+
+def newest(pipeline: Pipeline, follower: str) -> int:
+    return max(numbers(pipeline, follower))
+
+
+def change(pipeline: Pipeline) -> None:
+    """Of every kind, while nobody follows."""
+    pipeline.connection.execute("update items set stock = stock + 1 where id % 10 = 3")
+    pipeline.connection.execute("delete from items where id = (select min(id) from items)")
+    pipeline.connection.execute("insert into items select max(id) + 1, 'new', 0 from items")
+
+
+@pytest.mark.parametrize("follower", ["item-search", "item-cache"])
+@pytest.mark.parametrize("step", BUILDING)
+def test_a_rebuild_that_is_killed(pipeline: Pipeline, step: str, follower: str) -> None:
+    if (step, follower) == ("in the switch", "item-search"):
+        pytest.skip("OpenSearch switches in one call")
+    number = newest(pipeline, follower) + 1
+    Doomed(pipeline, step, number, "rebuild", follower).die()
+    assert not pipeline.differences([follower]), "readers see something else than before"
+
+    change(pipeline)
+    done = pipeline.here("rebuild", follower, "--json", seconds=240)
+    assert done.code == 0, done.err
+    # It goes on with the one that was begun, unless that one was finished.
+    wanted = number + 1 if step == "when the switch is recorded" else number
+    assert done.json() == {"follower": follower, "generation": wanted, "promoted": True}
+    live = {g["n"]: g["live"] for g in pipeline.follower(follower)["generations"]}
+    assert [n for n, seen in live.items() if seen] == [wanted]
+    job = pipeline.run()
+    pipeline.assert_in_step()
+    assert job.stop() == 0
+
+
+@pytest.mark.parametrize("follower", ["item-search", "item-cache"])
+@pytest.mark.parametrize("step", DROPPING)
+def test_a_drop_that_is_killed(pipeline: Pipeline, step: str, follower: str) -> None:
+    """Generations that are not kept any longer are dropped by whoever runs next."""
+    old = newest(pipeline, follower)
+    assert pipeline.here("rebuild", follower, seconds=240).code == 0
+    pipeline.sync["followers"][follower]["keep"] = "1s"
+    pipeline.here.write()
+    try:
+        Doomed(pipeline, step, old, "run", follower).die()
+        assert not pipeline.differences([follower]), "readers see something else than before"
+        change(pipeline)
+        job = pipeline.run(follower)
+        until("the old ones to be gone", lambda: numbers(pipeline, follower) == [old + 1])
+        pipeline.assert_in_step(follower)
+        assert job.stop() == 0
+    finally:
+        del pipeline.sync["followers"][follower]["keep"]
+        pipeline.here.write()

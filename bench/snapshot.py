@@ -75,7 +75,8 @@ def _taken(p: Pipeline, topic: str, rows: int) -> float:
     before = 0
     while before < (before := _written(p, topic)):  # what ends transactions is counted too
         time.sleep(2)
-    times = [message.timestamp()[1] for message in p.kafka.read_to_end(topic)]
+    records = p.kafka.read_to_end(topic, partitions=p.partitions, isolation="read_committed")
+    times = [message.timestamp()[1] for message in records]
     assert len(times) == rows, f"{topic} has {len(times)} records where there are {rows} rows"
     return max(0.001, (max(times) - min(times)) / 1000)
 

@@ -239,15 +239,16 @@ class Kafka:
         return Producer(self.settings(**{"linger.ms": 0, "acks": "all", **settings}), logger=_log)
 
     def read_to_end(
-        self, topic: str, *, begin: int | None = None, isolation: str = "read_uncommitted"
+        self, topic: str, *, partitions: int = 1, begin: int | None = None, isolation: str = "read_uncommitted"
     ) -> Iterator[Message]:
-        """Every record of a one-partition topic, from `begin` or its first to the end as it is now."""
+        """Every record of a topic, from `begin` or its first to the end as it is now; of one key in their order."""
         settings: dict[str, Setting] = {"isolation.level": isolation, "enable.partition.eof": True}
         consumer = self.consumer(**settings)
         try:
-            first = self.beginnings(topic, 1)[0] if begin is None else begin
-            consumer.assign([TopicPartition(topic, 0, first)])
-            while True:
+            first = self.beginnings(topic, partitions) if begin is None else {0: begin}
+            consumer.assign([TopicPartition(topic, p, offset) for p, offset in first.items()])
+            left = len(first)
+            while left:
                 message = consumer.poll(TIMEOUT)
                 if message is None:
                     raise SourceUnavailable(f"Kafka gave no answer within {TIMEOUT:.0f} s while reading {topic}")
@@ -255,7 +256,7 @@ class Kafka:
                 if error is None:
                     yield message
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    return
+                    left -= 1
                 elif not error.retriable():
                     raise SourceError(f"reading {topic}: {error.str()}")
         finally:

@@ -11,13 +11,14 @@ from typing import Any
 
 from driftless.cli import main
 from driftless.lease import Lease
+from jobs.follow import Follow
 from sinks.opensearch import OpenSearchSink
 from sinks.redis import RedisSink
 
 STEPS = {
     "before its place is made": ("create", "before"),
     "when its place is made": ("create", "after"),
-    "after a slice": ("apply", "after"),
+    "after a slice": ("slice", "after"),
     "before a checkpoint": ("save", "before"),
     "after a checkpoint": ("save", "after"),
     "after it was counted": ("count", "after"),
@@ -28,7 +29,7 @@ STEPS = {
     "before it is dropped": ("drop", "before"),
     "after it was dropped": ("drop", "after"),
 }
-"""Step -> what is called there, by either sink or for the lease, and when."""
+"""Step -> what is called there, by either sink, the loop or the lease, and when."""
 
 
 def die() -> None:
@@ -40,6 +41,9 @@ def doom(step: str, generation: int) -> None:
     what, when = STEPS[step]
     if what == "record":
         _die_when_it_is_recorded(generation)
+        return
+    if what == "slice":
+        _die_after_a_slice(generation)
         return
     for sink in (OpenSearchSink, RedisSink):
         setattr(sink, what, _deadly(getattr(sink, what), when, generation))
@@ -59,6 +63,18 @@ def _deadly(call: Callable[..., Any], when: str, generation: int) -> Callable[..
         return found
 
     return wrapped
+
+
+def _die_after_a_slice(generation: int) -> None:
+    apply = Follow._apply
+
+    def wrapped(self: Follow, *arguments: Any) -> Any:
+        found = apply(self, *arguments)
+        if self.job.generation == generation:
+            die()
+        return found
+
+    Follow._apply = wrapped  # type: ignore[method-assign,assignment]
 
 
 def _die_when_it_is_recorded(generation: int) -> None:

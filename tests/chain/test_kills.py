@@ -27,6 +27,8 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
     source.execute("create table items (id int primary key, title text, stock int)")
     source.execute("insert into items select i, 'item ' || i, 0 from generate_series(1, %s) i", (ROWS,))
     pipeline = make_pipeline(View("item", "public.items"))
+    for follower in pipeline.sync["followers"].values():
+        follower["keep"] = "1s"  # else every test would follow the generations of all before it
     pipeline.apply()
     job = pipeline.run()
     pipeline.assert_in_step()
@@ -94,17 +96,15 @@ def test_a_rebuild_that_is_killed(pipeline: Pipeline, step: str, follower: str) 
 def test_a_drop_that_is_killed(pipeline: Pipeline, step: str, follower: str) -> None:
     """Generations that are not kept any longer are dropped by whoever runs next."""
     old = newest(pipeline, follower)
+    pipeline.sync["followers"][follower]["keep"] = "1d"
+    pipeline.here.write()
     assert pipeline.here("rebuild", follower, seconds=240).code == 0
     pipeline.sync["followers"][follower]["keep"] = "1s"
     pipeline.here.write()
-    try:
-        Doomed(pipeline, step, old, "run", follower).die()
-        assert not pipeline.differences([follower]), "readers see something else than before"
-        change(pipeline)
-        job = pipeline.run(follower)
-        until("the old ones to be gone", lambda: numbers(pipeline, follower) == [old + 1])
-        pipeline.assert_in_step(follower)
-        assert job.stop() == 0
-    finally:
-        del pipeline.sync["followers"][follower]["keep"]
-        pipeline.here.write()
+    Doomed(pipeline, step, old, "run", follower).die()
+    assert not pipeline.differences([follower]), "readers see something else than before"
+    change(pipeline)
+    job = pipeline.run(follower)
+    until("the old ones to be gone", lambda: numbers(pipeline, follower) == [old + 1])
+    pipeline.assert_in_step(follower)
+    assert job.stop() == 0

@@ -11,12 +11,13 @@ from connectors.postgres import Postgres, captured_tables
 from connectors.relations import column_meetings, meetings, relation_obstacles, table_obstacles, topic_meetings
 from connectors.rights import missing_rights
 from driftless import names
-from driftless.config import Config, ViewConfig
+from driftless.config import Config
 from driftless.control import State
 from driftless.errors import SourceError
 from driftless.registry import registered_log
 from driftless.table import Table
 from driftless.types import refusal
+from driftless.views.declared import ViewConfig
 from driftless.where import Where, parse
 from driftless.yamlfile import did_you_mean
 

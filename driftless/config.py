@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import Annotated, Any, Protocol
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    PrivateAttr,
-    Tag,
-    ValidationInfo,
-    WithJsonSchema,
-    field_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJsonSchema
+
+from driftless.model import Model
+from driftless.views.declared import ViewConfig
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,47}")
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
@@ -122,51 +112,9 @@ def _options(options: dict[str, str]) -> dict[str, str]:
     return options
 
 
-def _shape(columns: object) -> str:
-    return "mapping" if isinstance(columns, dict) else "list"
-
-
-def _listed(columns: tuple[str, ...]) -> tuple[str, ...]:
-    if columns == ("*",):
-        raise ValueError("to show all columns, leave `columns` out")
-    if not columns:
-        raise ValueError("no column is listed: list some, or leave `columns` out to show all")
-    if twice := [name for name, count in Counter(columns).items() if count > 1]:
-        raise ValueError(f"lists {', '.join(f'`{name}`' for name in twice)} twice")
-    return columns
-
-
-def _renamed(columns: dict[str, str]) -> dict[str, str]:
-    if not columns:
-        raise ValueError("no column is named: name some, or leave `columns` out to show all")
-    return columns
-
-
 Name = Annotated[str, AfterValidator(pipeline_name), WithJsonSchema({"type": "string", "format": "name"})]
 Duration = Annotated[str, BeforeValidator(_duration), WithJsonSchema({"type": "string", "format": "duration"})]
 Setting = Annotated[str, BeforeValidator(_setting)]
-Columns = Annotated[
-    Annotated[tuple[str, ...], AfterValidator(_listed), Tag("list")]
-    | Annotated[dict[str, str], AfterValidator(_renamed), Tag("mapping")],
-    Discriminator(_shape),
-]
-
-
-class Model(BaseModel):
-    """A part of sync.yaml. Unknown fields are refused; a mistake's message never shows the value.
-
-    A field's first example is YAML that stands for itself: in docs/configuration.md, and in messages.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_number(cls, value: object, info: ValidationInfo) -> object:
-        """YAML's true is 1 to pydantic."""
-        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation in (int, float, int | None):
-            raise ValueError(f"`{str(value).lower()}` is no number")
-        return value
 
 
 class TableConfig(Model):
@@ -246,30 +194,6 @@ class ConnectConfig(Model):
         "providers: `file:/etc/connect/shop.properties:password`, `env:SHOP_PASSWORD`. The local stack needs none.",
         examples=["env:SHOP_PASSWORD"],
     )
-
-
-class ViewConfig(Model):
-    """What a document is: one for each row of `root`."""
-
-    root: str = Field(description="The table that gives one document a row.", examples=["public.products"])
-    columns: Columns | None = Field(
-        default=None,
-        description="Columns to show: a list, or a mapping {name in the document: column}. All if left out.",
-        examples=["[id, title]", "{id: id, called: name}"],
-    )
-    where: str | None = Field(
-        default=None,
-        description="Which rows of the root have a document ([where](where.md)). All if left out.",
-        examples=["stock > 0"],
-    )
-
-    def fields(self, columns: tuple[str, ...]) -> dict[str, str]:
-        """Name in the document -> column, given the columns that the table has."""
-        if self.columns is None:
-            return {name: name for name in columns}
-        if isinstance(self.columns, dict):
-            return dict(self.columns)
-        return {name: name for name in self.columns}
 
 
 class FollowerConfig(Model):

@@ -12,8 +12,9 @@ from driftless.config import FOLLOWER_FIELDS, Config, StoreConfig, near_name
 from driftless.errors import ConfigError
 from driftless.kafka import refused_options
 from driftless.table import join_name, split_name
+from driftless.views.written import TABLES, clashes, parts, with_tables
 from driftless.where import WhereRefused, parse
-from driftless.wording import Wording
+from driftless.wording import CANNOT_YET, VIEWS_NOT_YET, Wording
 from driftless.yamlfile import Location, YamlFile, did_you_mean, is_unknown
 
 Kinds = Mapping[str, type[StoreConfig]]
@@ -52,6 +53,7 @@ class _Check:
         self._name_tables()
         self.problems += self._references()
         self.problems += self._conditions()
+        self.problems += self._not_yet()
         self.problems += self._options()
         if "followers" in self._data:
             self._data["followers"] = self._followers()
@@ -95,10 +97,7 @@ class _Check:
         views = self._section("views")
         if views:
             self._data["views"] = {
-                name: {**view, "root": self._qualified(("views", name, "root"), view["root"])}
-                if isinstance(view, dict) and isinstance(view.get("root"), str)
-                else view
-                for name, view in views.items()
+                name: with_tables(("views", name), view, self._qualified) for name, view in views.items()
             }
 
     def _qualified(self, at: Location, name: str) -> str:
@@ -115,22 +114,28 @@ class _Check:
         tables, views = self._section("source", "tables"), self._section("views")
         renamed = {near_name(name) for name in views}
         for name in views if tables else ():
-            root = self._section("views", name).get("root")
-            if isinstance(root, str) and not is_unknown(root):
-                if root not in tables:
-                    what = f"{root} is not under source.tables{did_you_mean(root, tables)}"
-                    yield self._say(("views", name, "root"), what)
-                else:
-                    yield from self._excluded(name, root)
+            for at, part in parts(("views", name), views[name]):
+                yield from self._tables_of(at, part, tables)
+                yield from (self._say(*clash) for clash in clashes(at, part))
         for name in self._section("followers") if views else ():
             view = self._section("followers", name).get("view")
             if isinstance(view, str) and not is_unknown(view) and view not in views and view not in renamed:
                 yield self._say(("followers", name, "view"), f"there is no view `{view}`{did_you_mean(view, views)}")
 
-    def _excluded(self, view: str, root: str) -> Iterator[str]:
+    def _tables_of(self, at: Location, part: dict[str, object], tables: dict[str, object]) -> Iterator[str]:
+        """Tables that a view or a relation names and that are not captured, or not with what it shows."""
+        for field in TABLES:
+            table = part.get(field)
+            if not isinstance(table, str) or is_unknown(table):
+                continue
+            if table not in tables:
+                yield self._say((*at, field), f"{table} is not under source.tables{did_you_mean(table, tables)}")
+            elif field != "through":
+                yield from self._excluded(at, table, part.get("columns"))
+
+    def _excluded(self, at: Location, table: str, columns: object) -> Iterator[str]:
         """Columns that a view shows and its table leaves out of the log."""
-        exclude = self._section("source", "tables", root).get("exclude")
-        columns = self._section("views", view).get("columns")
+        exclude = self._section("source", "tables", table).get("exclude")
         if not isinstance(exclude, list):
             return
         shown = (
@@ -138,9 +143,16 @@ class _Check:
         )
         for place, column in shown:
             if column in exclude:
-                line = self._file.line(("source", "tables", root, "exclude"))
-                what = f"`{column}` is excluded from {root} in line {line}, so no document can show it"
-                yield self._say(("views", view, "columns", place), what)
+                line = self._file.line(("source", "tables", table, "exclude"))
+                what = f"`{column}` is excluded from {table} in line {line}, so no document can show it"
+                yield self._say((*at, "columns", place), what)
+
+    def _not_yet(self) -> Iterator[str]:
+        """Fields of views that are understood, and not run yet."""
+        for name, view in self._section("views").items():
+            for field in view if isinstance(view, dict) else ():
+                if field in VIEWS_NOT_YET:
+                    yield self._say(("views", name, field), CANNOT_YET)
 
     def _conditions(self) -> Iterator[str]:
         """What is wrong with each `where`, as far as it can be told without the table."""

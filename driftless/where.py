@@ -296,15 +296,15 @@ class _Postgres:
         return name
 
     def value(self, kind: Kind, value: Value) -> str:
-        return f"CAST({_quoted(str(value))} AS {'text' if kind == 'enum' else kind})"
+        return f"CAST({text_literal(str(value))} AS {'text' if kind == 'enum' else kind})"
 
     def like(self, column: Column, pattern: Pattern) -> str:
         written = {None: "%", "": "_", "%": "\\%", "_": "\\_", "\\": "\\\\"}
         text = "".join(written.get(part, str(part)) for part in pattern)
-        return f'{self.column(column)} COLLATE "C" LIKE {_quoted(text)}'
+        return f'{self.column(column)} COLLATE "C" LIKE {text_literal(text)}'
 
 
-def _quoted(text: str) -> str:
+def text_literal(text: str) -> str:
     """The same with either setting of standard_conforming_strings."""
     quoted = "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
     return f" E{quoted}" if "\\" in text else quoted

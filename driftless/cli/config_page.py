@@ -13,11 +13,12 @@ from driftless.config import (
     ConnectConfig,
     FollowerConfig,
     KafkaConfig,
-    Model,
     SourceConfig,
     TableConfig,
-    ViewConfig,
 )
+from driftless.model import Model
+from driftless.views.declared import ManyConfig, OneConfig, ViewConfig
+from driftless.wording import VIEWS_NOT_YET
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "configuration.md"
 
@@ -69,7 +70,9 @@ def _source() -> Iterator[str]:
     yield from _lines(SourceConfig, "  ", leave_out=("tables",))
     yield "  tables:\n    public.customers:"
     yield from _lines(TableConfig, "      ")
-    yield "    public.products: {}\n```\n"
+    for table in ("products", "orders", "order_lines", "regions", "phones", "parcels", "tags", "order_tags"):
+        yield f"    public.{table}: {{}}"
+    yield "```\n"
     yield from _table(SourceConfig)
     yield "\n### A table of `source.tables`\n"
     yield f"{TableConfig.__doc__} `{{}}` takes every default.\n"
@@ -89,10 +92,29 @@ def _views() -> Iterator[str]:
     yield "\n## `views`\n"
     yield f"{ViewConfig.__doc__} Each has a name of your own.\n"
     yield "```yaml\nviews:\n  product:"
-    yield from _lines(ViewConfig, "    ")
+    yield from _lines(ViewConfig, "    ", leave_out=_RELATIONS)
     yield "  customer:\n    root: public.customers"
-    yield f"    columns: {_examples(ViewConfig, 'columns')[1]}\n```\n"
+    yield f"    columns: {_examples(ViewConfig, 'columns')[1]}"
+    yield "  order:\n    root: public.orders\n    columns: [id, status]\n    one:\n      customer:"
+    yield from _lines(OneConfig, "        ")
+    yield "    many:\n      lines:"
+    yield from _lines(ManyConfig, "        ", leave_out=("references", "through", "to"))
+    yield "      tags:\n        table: public.tags\n        by: order_id\n        references: id"
+    yield "        through: public.order_tags\n        to: tag_id"
+    yield f"    shards: {_example(ViewConfig, 'shards')}\n```\n"
+    if VIEWS_NOT_YET:
+        listed = ", ".join(f"`{name}`" for name in sorted(VIEWS_NOT_YET))
+        yield f"This version checks {listed}, and runs no view that has one of them yet.\n"
     yield from _table(ViewConfig)
+    yield "\n### A relation in `one`\n"
+    yield f"{OneConfig.__doc__}\n"
+    yield from _table(OneConfig)
+    yield "\n### A relation in `many`\n"
+    yield f"{ManyConfig.__doc__}\n"
+    yield from _table(ManyConfig)
+
+
+_RELATIONS = ("one", "many", "shards")
 
 
 def _followers() -> Iterator[str]:
@@ -131,6 +153,8 @@ def _lines(model: type[Model], indent: str, leave_out: tuple[str, ...] = ()) -> 
 
 def _table(model: type[Model]) -> Iterator[str]:
     schema = model.model_json_schema()
+    # That of a model that holds itself is among the definitions.
+    schema = schema["$defs"][model.__name__] if "properties" not in schema else schema
     yield "| key | type | default | meaning |\n|---|---|---|---|"
     for name in _fields(model):
         field = model.model_fields[name]

@@ -1,0 +1,147 @@
+"""A view as it is built: a tree of tables, with everything that the three ways of building it need.
+
+It goes into the control topic, so that a view is built without the database and as it was when it was begun.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from driftless.table import Column, Table
+from driftless.views.compare import form
+from driftless.where import parse
+
+
+@dataclass(frozen=True)
+class Join:
+    """Rows of two tables that belong together: the columns of one equal those of the other, and none is null."""
+
+    left: str
+    left_columns: tuple[str, ...]
+    right: str
+    right_columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Link:
+    """The table between, where many belong to many. `by`: the row above; `to`: the row below."""
+
+    table: str
+    by: tuple[str, ...]
+    to: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Sort:
+    """Nulls as in Postgres: last, or first where the greatest comes first."""
+
+    column: str
+    descending: bool = False
+
+
+@dataclass(frozen=True)
+class Node:
+    """One table's part of a document. `kind`: `root`, `one` or `many`. `fields`: name in the document -> column.
+
+    `above`, `own`: the columns of the row above and of this table (or, with `link`, of the key that the link holds)
+    that are equal. `order`: of a `many`, and total: the key's columns are the last.
+    """
+
+    name: str
+    kind: str
+    table: str
+    fields: dict[str, str]
+    above: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    link: Link | None = None
+    order: tuple[Sort, ...] = ()
+    relations: tuple[Node, ...] = ()
+
+    def joins(self, parent: Node) -> list[Join]:
+        """From the row above down to this one: one step, or two through a table between."""
+        if self.link is None:
+            return [Join(parent.table, self.above, self.table, self.own)]
+        return [
+            Join(parent.table, self.above, self.link.table, self.link.by),
+            Join(self.link.table, self.link.to, self.table, self.own),
+        ]
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Node:
+        return cls(
+            data["name"],
+            data["kind"],
+            data["table"],
+            dict(data["fields"]),
+            tuple(data["above"]),
+            tuple(data["own"]),
+            None
+            if data["link"] is None
+            else Link(data["link"]["table"], tuple(data["link"]["by"]), tuple(data["link"]["to"])),
+            tuple(Sort(**sort) for sort in data["order"]),
+            tuple(map(cls.from_json, data["relations"])),
+        )
+
+
+@dataclass(frozen=True)
+class View:
+    """`tables`: by full name, each with the columns that the view reads, in the order in which rows come."""
+
+    name: str
+    root: Node
+    tables: dict[str, Table]
+    where: str | None = None
+    shards: int = 1
+
+    def nodes(self) -> Iterator[tuple[Node, Node | None]]:
+        """(node, the one above it), each after the one above."""
+        waiting: list[tuple[Node, Node | None]] = [(self.root, None)]
+        while waiting:
+            node, parent = waiting.pop(0)
+            yield node, parent
+            waiting += [(below, node) for below in node.relations]
+
+    def column(self, table: str, name: str) -> Column:
+        found = self.tables[table].column(name)
+        if found is None:
+            raise ValueError(f"the view {self.name} does not read {name} of {table}")
+        return found
+
+    def forms(self, join: Join) -> tuple[str, ...]:
+        """By what each pair of columns is compared."""
+        pairs = zip(join.left_columns, join.right_columns, strict=True)
+        return tuple(form(self.column(join.left, a), self.column(join.right, b)) for a, b in pairs)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of everything that the documents rest on: another fingerprint is another generation."""
+        facts = {**self.to_json(), "name": None}
+        return hashlib.sha256(json.dumps(facts, sort_keys=False).encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        tables = {name: table.to_json() for name, table in self.tables.items()}
+        plain: dict[str, Any] = json.loads(json.dumps({**asdict(self), "tables": tables}))
+        return plain
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> View:
+        tables = {name: Table.from_json(table) for name, table in data["tables"].items()}
+        return cls(data["name"], Node.from_json(data["root"]), tables, data["where"], data["shards"])
+
+
+def read_columns(root: Node, where: str | None, keys: Mapping[str, tuple[str, ...]]) -> dict[str, set[str]]:
+    """Table -> the columns that a view reads: what it shows, compares, sorts and filters by, and the root's key."""
+    used: dict[str, set[str]] = {root.table: {*keys[root.table], *(parse(where).columns if where else ())}}
+    waiting: list[tuple[Node, Node | None]] = [(root, None)]
+    while waiting:
+        node, parent = waiting.pop()
+        used.setdefault(node.table, set()).update(node.fields.values(), (sort.column for sort in node.order))
+        for join in node.joins(parent) if parent else ():
+            used.setdefault(join.left, set()).update(join.left_columns)
+            used.setdefault(join.right, set()).update(join.right_columns)
+        waiting += [(below, node) for below in node.relations]
+    return used

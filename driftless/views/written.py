@@ -1,0 +1,50 @@
+"""The views of a sync.yaml as they stand in the file, before they are known to be right: for the loader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+Location = tuple[int | str, ...]
+Entry = dict[str, object]
+
+TABLES = ("root", "table", "through")
+"""The fields that name a table."""
+_KINDS = ("one", "many")
+
+
+def parts(at: Location, entry: object) -> Iterator[tuple[Location, Entry]]:
+    """A view and each of its relations, at any depth, where they are mappings at all."""
+    if isinstance(entry, dict):
+        yield at, entry
+        for kind in _KINDS:
+            below = entry.get(kind)
+            for name, relation in below.items() if isinstance(below, dict) else ():
+                yield from parts((*at, kind, name), relation)
+
+
+def with_tables(at: Location, entry: object, named: Callable[[Location, str], str]) -> object:
+    """The same with each table by the name that `named` gives."""
+    if not isinstance(entry, dict):
+        return entry
+    made = dict(entry)
+    for field in TABLES:
+        if isinstance(name := entry.get(field), str):
+            made[field] = named((*at, field), name)
+    for kind in _KINDS:
+        if isinstance(below := entry.get(kind), dict):
+            made[kind] = {name: with_tables((*at, kind, name), relation, named) for name, relation in below.items()}
+    return made
+
+
+def clashes(at: Location, entry: Entry) -> Iterator[tuple[Location, str]]:
+    """Names that one object of the document would have twice, as far as the file tells."""
+    columns = entry.get("columns")
+    taken = {str(name): "a column" for name in columns} if isinstance(columns, dict | list) else {}
+    for kind in _KINDS:
+        below = entry.get(kind)
+        for name in below if isinstance(below, dict) else ():
+            if name in taken:
+                yield (*at, kind, name), f"{taken[name]} of this part is called so too: give each a name of its own"
+            elif not name:
+                yield (*at, kind, name), "has no name"
+            taken.setdefault(name, f"a relation in `{kind}`")

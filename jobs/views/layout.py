@@ -1,0 +1,180 @@
+"""A view's tables in SQLite: what is kept of each row, and the statement that puts documents together.
+
+Of a row is kept what the view needs and no more: for each part of the document that shows the table, the finished
+members of that part; and what is compared and sorted by, each with an index where rows are looked up by it. Two rows
+that are alike in the columns of a part are alike to that part, so what must be written anew is told by comparing them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from driftless.views.compare import last_order
+from driftless.views.tree import Join, Node, View
+from driftless.where import parse
+from jobs.views.values import SqliteWhere, equal_sql, order_sql
+
+_FIRST = 4
+"""The parameters of a row: its key, version and whether it is a delete; then the columns' texts."""
+
+
+@dataclass
+class Kept:
+    """One table. `columns`: what is kept -> its expression over a row's parameters; `indexed`: what is looked up by."""
+
+    name: str
+    reads: tuple[str, ...]
+    columns: dict[str, str] = field(default_factory=dict)
+    indexed: list[str] = field(default_factory=list)
+
+    def text(self, column: str) -> str:
+        """The JSON text of a column, as a parameter of the row."""
+        return f"?{_FIRST + self.reads.index(column)}"
+
+    def keep(self, expression: str, *, lookup: bool = False) -> str:
+        """The name under which it is kept; the same for the same."""
+        name = next((name for name, known in self.columns.items() if known == expression), f"c{len(self.columns)}")
+        self.columns[name] = expression
+        if lookup and name not in self.indexed:
+            self.indexed.append(name)
+        return name
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A join with what is kept of it: rows of `upper` and `lower` belong together where the two are equal.
+
+    `many_above`: whether any number of rows above can share one below.
+    """
+
+    upper: Kept
+    upper_column: str
+    lower: Kept
+    lower_column: str
+    many_above: bool
+
+
+@dataclass
+class Part:
+    """A node. `hops`: from the part above down to this one. `members`: the kept column with its finished members.
+
+    `watched`: the kept columns whose change is one to this part, or to how it hangs together with the parts below.
+    """
+
+    number: int
+    node: Node
+    kept: Kept
+    members: str
+    above: Part | None = None
+    hops: list[Hop] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+    watched: list[str] = field(default_factory=list)
+    below: list[Part] = field(default_factory=list)
+
+
+class Layout:
+    """Everything that the store derives from a view."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.tables = {
+            name: Kept(f"t{number}", tuple(column.name for column in table.columns))
+            for number, (name, table) in enumerate(view.tables.items())
+        }
+        self.parts: list[Part] = []
+        self.root = self._part(view.root, None)
+        where = "1"
+        if view.where is not None:
+            table = view.tables[view.root.table]
+            texts = {column.name: self.root.kept.text(column.name) for column in table.columns}
+            where = parse(view.where).sql(table, SqliteWhere(texts))
+        self.shown = self.root.kept.keep(f"coalesce({where}, 0)")
+        self.root.watched.append(self.shown)
+
+    def _part(self, node: Node, above: Part | None) -> Part:
+        kept = self.tables[node.table]
+        part = Part(len(self.parts), node, kept, kept.keep(_members(node, kept)), above)
+        self.parts.append(part)
+        part.watched.append(part.members)
+        if above is not None:
+            joins = node.joins(above.node)
+            for place, join in enumerate(joins):
+                shared = node.link is not None if place else node.kind == "one"
+                part.hops.append(self._hop(join, many_above=shared))
+            above.watched.append(part.hops[0].upper_column)
+            part.watched.append(part.hops[-1].lower_column)
+        for sort in node.order:
+            column = self.view.column(node.table, sort.column)
+            kind = last_order(column)
+            assert kind is not None, "refused by driftless/views/resolve.py"
+            name = kept.keep(order_sql(kind, column, kept.text(sort.column)))
+            part.order.append(f"{name} DESC NULLS FIRST" if sort.descending else f"{name} NULLS LAST")
+            part.watched.append(name)
+        part.below = [self._part(below, part) for below in node.relations]
+        return part
+
+    def _hop(self, join: Join, *, many_above: bool) -> Hop:
+        forms = self.view.forms(join)
+        upper, lower = self.tables[join.left], self.tables[join.right]
+        return Hop(
+            upper,
+            upper.keep(_compared(upper, join.left_columns, forms), lookup=True),
+            lower,
+            lower.keep(_compared(lower, join.right_columns, forms), lookup=True),
+            many_above,
+        )
+
+    def document(self) -> str:
+        """The document of the row `p0` of the root's table."""
+        return _document(self.root, "p0")
+
+
+def _members(node: Node, kept: Kept) -> str:
+    """`"id":1,"status":"open"`: what the part shows, of a row that is not deleted."""
+    return " || ".join(
+        f"{_literal(('' if not number else ',') + json.dumps(name, ensure_ascii=False) + ':')} "
+        f"|| coalesce({kept.text(column)}, 'null')"
+        for number, (name, column) in enumerate(node.fields.items())
+    )
+
+
+def _compared(kept: Kept, columns: Sequence[str], forms: Sequence[str]) -> str:
+    """Null where one of the columns is null. Of several columns, so that no two lists of values meet in one text."""
+    values = [equal_sql(form, kept.text(column)) for column, form in zip(columns, forms, strict=True)]
+    if len(values) == 1:
+        return values[0]
+    return " || ".join([*(f"length({value}) || ':' || {value}" for value in values[:-1]), values[-1]])
+
+
+def _document(part: Part, alias: str) -> str:
+    pieces = [f"'{{' || {alias}.{part.members}"]
+    for below in part.below:
+        inner = f"p{below.number}"
+        name = _literal("," + json.dumps(below.node.name, ensure_ascii=False) + ":")
+        source, condition = _rows(below, alias)
+        document = _document(below, inner)
+        if below.node.kind == "one":
+            pieces.append(f"{name} || coalesce((SELECT {document} FROM {source} WHERE {condition} LIMIT 1), 'null')")
+        else:
+            ordered = ", ".join(f"{inner}.{column}" for column in below.order)
+            rows = f"SELECT {document} AS d FROM {source} WHERE {condition} ORDER BY {ordered}"
+            pieces.append(f"{name} || '[' || coalesce((SELECT group_concat(d) FROM ({rows})), '') || ']'")
+    return " || ".join([*pieces, "'}'"])
+
+
+def _rows(part: Part, above: str) -> tuple[str, str]:
+    """The rows of a part that belong to one above."""
+    first, last = part.hops[0], part.hops[-1]
+    inner, link = f"p{part.number}", f"l{part.number}"
+    if part.node.link is None:
+        return f"{first.lower.name} {inner}", f"{inner}.{first.lower_column} = {above}.{first.upper_column}"
+    # CROSS JOIN: in this order.
+    source = f"{first.lower.name} {link} CROSS JOIN {last.lower.name} {inner}"
+    down = f"{inner}.{last.lower_column} = {link}.{last.upper_column}"
+    return source, f"{link}.{first.lower_column} = {above}.{first.upper_column} AND {down}"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,290 @@
+"""The row store in one SQLite file."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+from driftless.views.tree import View
+from jobs.views import marks
+from jobs.views.layout import Kept, Layout
+from jobs.views.store import Partition, Row, RowsLost, Slice
+from jobs.views.values import register
+
+FORMAT = 1
+"""Of the file. Another one is not read: the store is made anew."""
+_SHARE = 4
+"""One in so many roots of a slice is of a large fan-out while there are others: it goes on, and holds up no other."""
+_SCHEMA = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE positions (topic TEXT, number INTEGER, position INTEGER, PRIMARY KEY (topic, number)) WITHOUT ROWID;
+CREATE TABLE cuts (number INTEGER PRIMARY KEY, cut TEXT);
+CREATE TABLE dirty (id INTEGER PRIMARY KEY, large INTEGER, since INTEGER, last INTEGER);
+CREATE INDEX dirty_order ON dirty (large, since, id);
+CREATE TABLE published (id INTEGER PRIMARY KEY, hash INTEGER);
+"""
+# A root that waits keeps its place, and what it waits for is the newest.
+_MARK = f"""
+INSERT INTO dirty SELECT id, fan > {marks.HOT}, :number, :number FROM reached WHERE true
+ON CONFLICT (id) DO UPDATE SET last = excluded.last, large = min(large, excluded.large)
+"""
+_TAKE = """
+WITH taken AS (SELECT id FROM dirty WHERE large = :large ORDER BY since, id LIMIT :limit)
+INSERT INTO slice SELECT id FROM taken WHERE true ON CONFLICT DO NOTHING
+"""
+
+
+class SqliteRows:
+    """A RowStore in a file that this process alone may use.
+
+    Every method is one transaction: after a crash anywhere the file holds what it held before or after the call. What
+    cannot be read any more is RowsLost, at the opening (after a check of the whole file, where it was not closed in
+    good order) or later; nothing is ever repaired here, since the log has everything.
+    """
+
+    def __init__(self, path: Path, view: View, shard: int = 0) -> None:
+        """Open what `create` made for the same view; raises RowsLost."""
+        self._path = path
+        self._layout = Layout(view)
+        if not path.is_file():
+            raise self._lost("there is no file")
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            with self._readable(transaction=False):
+                self._prepare()
+            with self._readable():
+                self._identify(view, shard)
+                for statement in marks.tables(self._layout):
+                    self._run(statement)
+                self._run("CREATE TEMP TABLE slice (id INTEGER PRIMARY KEY)")
+                self._set("open", 1)
+        except RowsLost:
+            self._connection.close()
+            raise
+        self._marks = list(marks.statements(self._layout))
+
+    @classmethod
+    def create(cls, path: Path, view: View, shard: int = 0) -> SqliteRows:
+        """An empty store, in place of whatever was there."""
+        for suffix in ("", "-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path)
+        connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
+        for kept in Layout(view).tables.values():
+            columns = ", ".join(kept.columns)
+            connection.execute(
+                f"CREATE TABLE {kept.name} (id INTEGER PRIMARY KEY, key TEXT UNIQUE, version, gone, {columns})"
+            )
+            for column in kept.indexed:
+                connection.execute(f"CREATE INDEX {kept.name}_{column} ON {kept.name} ({column})")
+            connection.execute(f"CREATE INDEX {kept.name}_gone ON {kept.name} (gone) WHERE gone IS NOT NULL")
+        identity = {"format": FORMAT, "view": view.fingerprint, "shard": shard, "number": 0, "open": 0}
+        connection.executemany("INSERT INTO facts VALUES (?, ?)", identity.items())
+        connection.commit()
+        connection.close()
+        return cls(path, view, shard)
+
+    def close(self) -> None:
+        with self._readable():
+            self._set("open", 0)
+        self._connection.close()
+
+    # -- taking in ----------------------------------------------------------------------------------------------
+
+    def apply(
+        self,
+        changes: Iterable[tuple[str, Iterable[Row]]],
+        positions: Mapping[Partition, int],
+        cut: str | None = None,
+        *,
+        now: int = 0,
+    ) -> None:
+        with self._readable():
+            number = self._number() + 1
+            tables = self._layout.tables
+            for kept in tables.values():
+                self._run(f"DELETE FROM new_{kept.name}")
+                self._run(f"DELETE FROM old_{kept.name}")
+            for name, rows in changes:
+                self._connection.executemany(_take_in(tables[name]), rows)
+            for kept in tables.values():
+                for statement in _store(kept):
+                    self._run(statement, {"now": now})
+            for statement in self._marks:
+                self._run(statement)
+            self._run(_MARK, {"number": number})
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO positions VALUES (?, ?, ?)",
+                [(topic, partition, position) for (topic, partition), position in positions.items()],
+            )
+            if cut is not None:
+                self._run("INSERT INTO cuts VALUES (?, ?)", (number, cut))
+            self._set("number", number)
+
+    def positions(self) -> dict[Partition, int]:
+        with self._readable():
+            return {(topic, number): position for topic, number, position in self._run("SELECT * FROM positions")}
+
+    def seed(self, documents: Iterable[tuple[str, str | None]]) -> None:
+        root = self._layout.root.kept.name
+        with self._readable():
+            waiting = iter(documents)
+            while some := list(islice(waiting, 10_000)):
+                self._connection.executemany(
+                    f"INSERT INTO {root} (key, version, gone) VALUES (?, 0, 0) ON CONFLICT DO NOTHING",
+                    [(key,) for key, _ in some],
+                )
+                of_key = f"(SELECT id FROM {root} WHERE key = ?)"
+                self._connection.executemany(
+                    f"INSERT OR REPLACE INTO published VALUES ({of_key}, ?)",
+                    [(key, None if document is None else _hash(document)) for key, document in some],
+                )
+                self._connection.executemany(
+                    f"INSERT INTO dirty VALUES ({of_key}, 0, 0, 0) ON CONFLICT DO NOTHING", [(key,) for key, _ in some]
+                )
+
+    def expire(self, before: int) -> int:
+        root = self._layout.root.kept.name
+        waiting = " AND id NOT IN (SELECT id FROM dirty) AND id NOT IN (SELECT id FROM published)"
+        with self._readable():
+            return sum(
+                self._run(f"DELETE FROM {t.name} WHERE gone < ?{waiting if t.name == root else ''}", (before,)).rowcount
+                for t in self._layout.tables.values()
+            )
+
+    # -- giving out ---------------------------------------------------------------------------------------------
+
+    def assemble(self, limit: int) -> Slice:
+        root = self._layout.root.kept.name
+        with self._readable():
+            self._run("DELETE FROM slice")
+            small = self._run(_TAKE, {"large": 0, "limit": limit - limit // _SHARE}).rowcount
+            taken = small + self._run(_TAKE, {"large": 1, "limit": limit - small}).rowcount
+            if taken < limit:
+                self._run(_TAKE, {"large": 0, "limit": small + limit - taken})
+            rows = self._run(
+                f"SELECT s.id, p0.key, b.hash, CASE WHEN p0.{self._layout.shown} THEN {self._layout.document()} END "
+                f"FROM slice s CROSS JOIN {root} p0 ON p0.id = s.id LEFT JOIN published b ON b.id = s.id"
+            )
+            writes, marked = [], []
+            for id_, key, known, document in rows:
+                hash_ = None if document is None else _hash(document)
+                marked.append((id_, hash_))
+                if hash_ != known:
+                    writes.append((key, document))
+            return Slice(writes, marked, self._number())
+
+    def published(self, done: Slice) -> None:
+        there = [(id_, hash_) for id_, hash_ in done.marks if hash_ is not None]
+        gone = [(id_,) for id_, hash_ in done.marks if hash_ is None]
+        with self._readable():
+            self._connection.executemany("INSERT OR REPLACE INTO published VALUES (?, ?)", there)
+            self._connection.executemany("DELETE FROM published WHERE id = ?", gone)
+            marks_ = [(id_, done.number) for id_, _ in done.marks]
+            self._connection.executemany("DELETE FROM dirty WHERE id = ? AND last <= ?", marks_)
+            # Dirtied again: what the slice showed is published, so it waits for what came after.
+            self._connection.executemany("UPDATE dirty SET since = ?2 + 1 WHERE id = ?1", marks_)
+            oldest = self._oldest()
+            if oldest is not None:
+                self._run("DELETE FROM cuts WHERE number < (SELECT max(number) FROM cuts WHERE number < ?)", (oldest,))
+
+    def frontier(self) -> str | None:
+        with self._readable():
+            oldest = self._oldest()
+            cuts = self._run(
+                "SELECT cut FROM cuts WHERE ?1 IS NULL OR number < ?1 ORDER BY number DESC LIMIT 1", (oldest,)
+            ).fetchone()
+            return None if cuts is None else str(cuts[0])
+
+    def dirty(self) -> int:
+        with self._readable():
+            return int(self._run("SELECT count(*) FROM dirty").fetchone()[0])
+
+    # -- the file -----------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        register(self._connection)
+        self._run("PRAGMA locking_mode = EXCLUSIVE")
+        # A power failure may take back what was done last, whole: the positions go back with it.
+        self._run("PRAGMA synchronous = NORMAL")
+        self._run("PRAGMA cache_size = -131072")
+
+    def _identify(self, view: View, shard: int) -> None:
+        found = dict(self._run("SELECT name, value FROM facts").fetchall())
+        wanted = {"format": FORMAT, "view": view.fingerprint, "shard": shard}
+        other = [name for name, value in wanted.items() if found.get(name) != value]
+        if other:
+            raise self._lost(f"it was made for another {other[0]}")
+        if found["open"]:
+            said = [row[0] for row in self._run("PRAGMA quick_check(1)")]
+            if said != ["ok"]:
+                raise self._lost(f"the file is damaged: {said[0]}")
+
+    @contextmanager
+    def _readable(self, *, transaction: bool = True) -> Iterator[None]:
+        """One transaction; what SQLite cannot read any more is RowsLost."""
+        try:
+            if transaction:
+                self._run("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._connection.rollback()
+                raise
+            self._connection.commit()
+        except sqlite3.DatabaseError as exc:
+            if getattr(exc, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise self._lost(f"the file is damaged: {exc}") from exc
+            raise
+
+    def _lost(self, why: str) -> RowsLost:
+        return RowsLost(f"the rows of the view {self._layout.view.name} in {self._path} are lost: {why}")
+
+    def _run(self, statement: str, parameters: Mapping[str, object] | tuple[object, ...] = ()) -> sqlite3.Cursor:
+        return self._connection.execute(statement, parameters)
+
+    def _set(self, name: str, value: int) -> None:
+        self._run("UPDATE facts SET value = ? WHERE name = ?", (value, name))
+
+    def _number(self) -> int:
+        return int(self._run("SELECT value FROM facts WHERE name = 'number'").fetchone()[0])
+
+    def _oldest(self) -> int | None:
+        """The first `apply` of which something is not published."""
+        found = [self._run("SELECT min(since) FROM dirty WHERE large = ?", (large,)).fetchone()[0] for large in (0, 1)]
+        return min((int(since) for since in found if since is not None), default=None)
+
+
+def _take_in(kept: Kept) -> str:
+    """Of rows with one key the newest."""
+    expressions = ", ".join(f"iif(?3, NULL, {expression})" for expression in kept.columns.values())
+    names = ("version", "gone", *kept.columns)
+    return (
+        f"INSERT INTO new_{kept.name} VALUES (?1, ?2, ?3, {expressions}) ON CONFLICT (key) DO UPDATE SET "
+        f"{', '.join(f'{name} = excluded.{name}' for name in names)} WHERE excluded.version > version"
+    )
+
+
+def _store(kept: Kept) -> Iterator[str]:
+    """Put the new rows in the place of the old."""
+    new, old, table, columns = f"new_{kept.name}", f"old_{kept.name}", kept.name, ", ".join(kept.columns)
+    yield (
+        f"INSERT INTO {old} SELECT t.key, t.version, t.gone, {', '.join(f't.{c}' for c in kept.columns)} "
+        f"FROM {new} n CROSS JOIN {table} t ON t.key = n.key"
+    )
+    yield f"DELETE FROM {new} WHERE version <= (SELECT o.version FROM {old} o WHERE o.key = {new}.key)"
+    yield (
+        f"INSERT INTO {table} (key, version, gone, {columns}) "
+        f"SELECT key, version, iif(gone, :now, NULL), {columns} FROM {new} WHERE true ON CONFLICT (key) DO UPDATE SET "
+        f"{', '.join(f'{name} = excluded.{name}' for name in ('version', 'gone', *kept.columns))}"
+    )
+
+
+def _hash(document: str) -> int:
+    """So long that two documents of one root do not meet in it by chance."""
+    return int.from_bytes(hashlib.blake2b(document.encode(), digest_size=8).digest(), signed=True)

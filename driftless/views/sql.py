@@ -69,7 +69,7 @@ class _Compiled:
             second = joins[1]
             left, right = self._operands(second, link, left=True), self._operands(second, alias, left=False)
             on = " AND ".join(f"{a} = {b}" for a, b in zip(left, right, strict=True))
-            source, holder = f"{_table(node.link.table)} {link} JOIN ({source}) ON {on}", link
+            source, holder = f"{source} JOIN {_table(node.link.table)} {link} ON {on}", link
         keys = list(self._operands(joins[0], holder, left=False))
         named = ", ".join(f"{key} AS k{i}" for i, key in enumerate(keys))
         if node.kind == "one":

@@ -8,7 +8,7 @@ that are alike in the columns of a part are alike to that part, so what must be 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from driftless.views.compare import last_order
@@ -73,6 +73,10 @@ class Part:
     watched: list[str] = field(default_factory=list)
     below: list[Part] = field(default_factory=list)
 
+    @property
+    def view(self) -> str:
+        return f"part_{self.number}"
+
 
 class Layout:
     """Everything that the store derives from a view."""
@@ -126,9 +130,15 @@ class Layout:
             many_above,
         )
 
-    def document(self) -> str:
-        """The document of the row `p0` of the root's table."""
-        return _document(self.root, "p0")
+    def views(self) -> Iterator[str]:
+        """A view for each part, the deepest first: the columns of its table, and `d`, the finished object of each row.
+
+        SQLite puts them together into one statement; written as one, it is too deep for SQLite's parser.
+        """
+        for part in reversed(self.parts):
+            kept = part.kept
+            columns = ", ".join(f"r.{name}" for name in ("id", "key", *kept.columns))
+            yield f"CREATE TEMP VIEW {part.view} AS SELECT {columns}, {_document(part)} AS d FROM {kept.name} r"
 
 
 def _members(node: Node, kept: Kept) -> str:
@@ -148,32 +158,29 @@ def _compared(kept: Kept, columns: Sequence[str], forms: Sequence[str]) -> str:
     return " || ".join([*(f"length({value}) || ':' || {value}" for value in values[:-1]), values[-1]])
 
 
-def _document(part: Part, alias: str) -> str:
-    pieces = [f"'{{' || {alias}.{part.members}"]
+def _document(part: Part) -> str:
+    """The document of a row `r` of a part, or what stands for it in the document above."""
+    pieces = [f"'{{' || r.{part.members}"]
     for below in part.below:
-        inner = f"p{below.number}"
         name = _literal("," + json.dumps(below.node.name, ensure_ascii=False) + ":")
-        source, condition = _rows(below, alias)
-        document = _document(below, inner)
+        rows = _rows(below)
         if below.node.kind == "one":
-            pieces.append(f"{name} || coalesce((SELECT {document} FROM {source} WHERE {condition} LIMIT 1), 'null')")
+            pieces.append(f"{name} || coalesce((SELECT b.d {rows} LIMIT 1), 'null')")
         else:
-            ordered = ", ".join(f"{inner}.{column}" for column in below.order)
-            rows = f"SELECT {document} AS d FROM {source} WHERE {condition} ORDER BY {ordered}"
-            pieces.append(f"{name} || '[' || coalesce((SELECT group_concat(d) FROM ({rows})), '') || ']'")
+            ordered = ", ".join(f"b.{column}" for column in below.order)
+            joined = f"SELECT group_concat(d) FROM (SELECT b.d AS d {rows} ORDER BY {ordered})"
+            pieces.append(f"{name} || '[' || coalesce(({joined}), '') || ']'")
     return " || ".join([*pieces, "'}'"])
 
 
-def _rows(part: Part, above: str) -> tuple[str, str]:
-    """The rows of a part that belong to one above."""
+def _rows(part: Part) -> str:
+    """The rows `b` of a part that belong to a row `r` of the one above."""
     first, last = part.hops[0], part.hops[-1]
-    inner, link = f"p{part.number}", f"l{part.number}"
     if part.node.link is None:
-        return f"{first.lower.name} {inner}", f"{inner}.{first.lower_column} = {above}.{first.upper_column}"
+        return f"FROM {part.view} b WHERE b.{first.lower_column} = r.{first.upper_column}"
     # CROSS JOIN: in this order.
-    source = f"{first.lower.name} {link} CROSS JOIN {last.lower.name} {inner}"
-    down = f"{inner}.{last.lower_column} = {link}.{last.upper_column}"
-    return source, f"{link}.{first.lower_column} = {above}.{first.upper_column} AND {down}"
+    source = f"FROM {first.lower.name} l CROSS JOIN {part.view} b ON b.{last.lower_column} = l.{last.upper_column}"
+    return f"{source} WHERE l.{first.lower_column} = r.{first.upper_column}"
 
 
 def _literal(text: str) -> str:

@@ -26,15 +26,18 @@ CREATE TABLE cuts (number INTEGER PRIMARY KEY, cut TEXT);
 CREATE TABLE dirty (id INTEGER PRIMARY KEY, large INTEGER, since INTEGER, last INTEGER);
 CREATE INDEX dirty_order ON dirty (large, since, id);
 CREATE TABLE published (id INTEGER PRIMARY KEY, hash INTEGER);
+CREATE TABLE slice (id INTEGER PRIMARY KEY);
 """
+# A hash of null: some document, but nobody knows which.
+_UNKNOWN = "INSERT OR REPLACE INTO published SELECT id, NULL FROM slice"
 # A root that waits keeps its place, and what it waits for is the newest.
 _MARK = f"""
 INSERT INTO dirty SELECT id, fan > {marks.HOT}, :number, :number FROM reached WHERE true
 ON CONFLICT (id) DO UPDATE SET last = excluded.last, large = min(large, excluded.large)
 """
 _TAKE = """
-WITH taken AS (SELECT id FROM dirty WHERE large = :large ORDER BY since, id LIMIT :limit)
-INSERT INTO slice SELECT id FROM taken WHERE true ON CONFLICT DO NOTHING
+WITH taking AS (SELECT id FROM dirty WHERE large = :large ORDER BY since, id LIMIT :limit)
+INSERT INTO taken SELECT id FROM taking WHERE true ON CONFLICT DO NOTHING
 """
 
 
@@ -58,9 +61,11 @@ class SqliteRows:
                 self._prepare()
             with self._readable():
                 self._identify(view, shard)
-                for statement in marks.tables(self._layout):
+                for statement in (*marks.tables(self._layout), *self._layout.views()):
                     self._run(statement)
-                self._run("CREATE TEMP TABLE slice (id INTEGER PRIMARY KEY)")
+                self._run("CREATE TEMP TABLE taken (id INTEGER PRIMARY KEY)")
+                self._run(_UNKNOWN)
+                self._run("DELETE FROM slice")
                 self._set("open", 1)
         except RowsLost:
             self._connection.close()
@@ -141,12 +146,13 @@ class SqliteRows:
                 )
                 of_key = f"(SELECT id FROM {root} WHERE key = ?)"
                 self._connection.executemany(
-                    f"INSERT OR REPLACE INTO published VALUES ({of_key}, ?)",
-                    [(key, None if document is None else _hash(document)) for key, document in some],
-                )
-                self._connection.executemany(
                     f"INSERT INTO dirty VALUES ({of_key}, 0, 0, 0) ON CONFLICT DO NOTHING", [(key,) for key, _ in some]
                 )
+                for key, document in some:
+                    if document is None:
+                        self._run(f"DELETE FROM published WHERE id = {of_key}", (key,))
+                    else:
+                        self._run(f"INSERT OR REPLACE INTO published VALUES ({of_key}, ?)", (key, _hash(document)))
 
     def expire(self, before: int) -> int:
         root = self._layout.root.kept.name
@@ -160,24 +166,33 @@ class SqliteRows:
     # -- giving out ---------------------------------------------------------------------------------------------
 
     def assemble(self, limit: int) -> Slice:
-        root = self._layout.root.kept.name
+        # On the disk before it is published: or a crash could leave a hash of what is no longer there, and a document
+        # that comes back to it would be taken for published.
+        self._run("PRAGMA synchronous = FULL")
         with self._readable():
+            self._run(_UNKNOWN)
             self._run("DELETE FROM slice")
+            self._run("DELETE FROM taken")
             small = self._run(_TAKE, {"large": 0, "limit": limit - limit // _SHARE}).rowcount
             taken = small + self._run(_TAKE, {"large": 1, "limit": limit - small}).rowcount
             if taken < limit:
                 self._run(_TAKE, {"large": 0, "limit": small + limit - taken})
             rows = self._run(
-                f"SELECT s.id, p0.key, b.hash, CASE WHEN p0.{self._layout.shown} THEN {self._layout.document()} END "
-                f"FROM slice s CROSS JOIN {root} p0 ON p0.id = s.id LEFT JOIN published b ON b.id = s.id"
+                f"SELECT s.id, r.key, b.id, b.hash, iif(r.{self._layout.shown}, r.d, NULL) "
+                f"FROM taken s CROSS JOIN {self._layout.root.view} r ON r.id = s.id "
+                "LEFT JOIN published b ON b.id = s.id"
             )
-            writes, marked = [], []
-            for id_, key, known, document in rows:
+            writes, marked, written = [], [], []
+            for id_, key, there, known, document in rows:
                 hash_ = None if document is None else _hash(document)
                 marked.append((id_, hash_))
-                if hash_ != known:
+                if there is not None if hash_ is None else hash_ != known:
                     writes.append((key, document))
-            return Slice(writes, marked, self._number())
+                    written.append((id_,))
+            self._connection.executemany("INSERT INTO slice VALUES (?)", written)
+            number = self._number()
+        self._run("PRAGMA synchronous = NORMAL")
+        return Slice(writes, marked, number)
 
     def published(self, done: Slice) -> None:
         there = [(id_, hash_) for id_, hash_ in done.marks if hash_ is not None]
@@ -189,6 +204,7 @@ class SqliteRows:
             self._connection.executemany("DELETE FROM dirty WHERE id = ? AND last <= ?", marks_)
             # Dirtied again: what the slice showed is published, so it waits for what came after.
             self._connection.executemany("UPDATE dirty SET since = ?2 + 1 WHERE id = ?1", marks_)
+            self._run("DELETE FROM slice")
             oldest = self._oldest()
             if oldest is not None:
                 self._run("DELETE FROM cuts WHERE number < (SELECT max(number) FROM cuts WHERE number < ?)", (oldest,))

@@ -102,7 +102,8 @@ def _float(text: str | None, single: int) -> str | None:
 
 
 _PARTS = re.compile(r"(\d+)(-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d)(?:\.(\d+))?(?:\+00(?::00)?)?)?( BC)?")
-_YEARS = 1_000_000
+_YEARS = 20_000_000
+"""Added to a year, from 4713 BC to 5874897, so that all have as many digits."""
 
 
 def _moment(text: str | None) -> str | None:
@@ -115,7 +116,7 @@ def _moment(text: str | None) -> str | None:
     if found is None:
         raise ValueError("this is no date or timestamp")
     year, day, clock, fraction, early = found.groups()
-    number = _YEARS * 10 + (1 - int(year) if early else int(year))
+    number = _YEARS + (1 - int(year) if early else int(year))
     return f"{number}{day} {clock or ''}.{(fraction or '').rstrip('0')}"
 
 

@@ -1,0 +1,90 @@
+"""Joined views: what the row store publishes is what Postgres says, for random schemas, views, and writers.
+
+A third opinion is that of plain loops over the rows, which share no code with the product. `DRIFTLESS_TEST_SEED`
+replays one case; `DRIFTLESS_VIEWS_CASES` says how many are tried.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from driftless.table import Column, Table
+from driftless.views.declared import ViewConfig
+from driftless.views.resolve import Source as Facts
+from driftless.views.resolve import resolve
+from driftless.views.sql import select
+from driftless.views.tree import View
+from stack import Stack
+from tests.compare import same
+from tests.conftest import fresh_database
+from tests.views_cases import Case, Maker
+from tests.views_reader import Reader
+from tests.views_source import SLOT, Source
+
+pytestmark = pytest.mark.server
+
+CASES = int(os.environ.get("DRIFTLESS_VIEWS_CASES") or 40)
+GIVEN = os.environ.get("DRIFTLESS_TEST_SEED")
+SEEDS = [int(GIVEN)] if GIVEN else random.sample(range(10**6), CASES)
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[tuple[str, psycopg.Connection]]:
+    """On a server of this module's own, with a slot that decodes it."""
+    stack = Stack(f"test-{os.getpid()}-views", servers=("postgres",))
+    try:
+        with fresh_database(stack.up().postgres) as dsn, psycopg.connect(dsn, autocommit=True) as connection:
+            name = connection.info.dbname
+            connection.execute(f"alter database {name} set timezone = 'UTC'".encode())
+            connection.execute("set timezone = 'UTC'")
+            connection.execute("select pg_create_logical_replication_slot(%s, 'test_decoding')", (SLOT,))
+            yield dsn, connection
+            connection.execute("select pg_drop_replication_slot(%s)", (SLOT,))
+    finally:
+        stack.destroy()
+
+
+def resolved(case: Case) -> View:
+    tables = {
+        name: Table("public", spec.name, tuple(Column(c, t) for c, t in spec.columns.items()), tuple(spec.key))
+        for name, spec in case.tables.items()
+    }
+    unique = {name: [tuple(spec.key), *map(tuple, spec.unique)] for name, spec in case.tables.items()}
+    view, problems = resolve("any", ViewConfig.model_validate(case.view), Facts(tables, lambda name: unique[name]))
+    assert problems == []
+    assert view is not None
+    again = View.from_json(json.loads(json.dumps(view.to_json())))
+    assert (again, again.fingerprint) == (view, view.fingerprint)
+    return view
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_documents_are_what_postgres_says(seed: int, database: tuple[str, psycopg.Connection], tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    case = Maker(rng).case()
+    print(f"DRIFTLESS_TEST_SEED={seed}\n{json.dumps(case.view, indent=1)}")
+    view = resolved(case)
+    statement = select(view)
+    dsn, connection = database
+    source = Source(connection, dsn, case, rng)
+    reader = Reader(case, view, tmp_path / "rows.db", rng)
+    try:
+        for last in (False, False, True):
+            source.write(25 * len(case.tables))
+            if last:
+                source.rest()
+            reader.feed(source.transactions())
+            meant = source.documents(statement)
+            assert meant.keys() == reader.published.keys()
+            for key, document in meant.items():
+                assert same(reader.published[key], document), f"{key}\nis    {reader.published[key]}\nnot   {document}"
+    finally:
+        source.close()
+    print(f"{len(reader.log)} changes, {len(reader.history)} cuts, {reader.writes} writes, {len(meant)} documents")

@@ -17,7 +17,7 @@ from driftless.errors import SourceError
 from driftless.registry import registered_log
 from driftless.table import Table
 from driftless.types import refusal
-from driftless.views.declared import ViewConfig
+from driftless.views.resolve import Source, resolve
 from driftless.where import Where, parse
 from driftless.yamlfile import did_you_mean
 
@@ -103,26 +103,18 @@ def _columns(config: Config, name: str, table: Table, whole: Table) -> Iterator[
 
 
 def _views(config: Config, source: Postgres, tables: dict[str, Table | None]) -> Iterator[Finding]:
+    captured = {name: table for name, table in tables.items() if table is not None}
+    excluded = {name: table.exclude for name, table in config.source.tables.items()}
+    facts = Source(captured, source.unique_keys, excluded)
     for name, view in config.views.items():
-        table = tables.get(view.root)
-        if table is not None:
-            yield from _view(config, name, view, table)
-            if view.where is not None:
-                yield from _where(config, name, parse(view.where), table, source)
-
-
-def _view(config: Config, name: str, view: ViewConfig, table: Table) -> Iterator[Finding]:
-    fields = view.fields(tuple(column.name for column in table.columns if refusal(column) is None))
-    if not fields:
-        yield Finding(config.at(("views", name), "no column is left to show"))
-    for number, (field, column_name) in enumerate(fields.items()):
-        column = table.column(column_name)
-        at = ("views", name, "columns", field if isinstance(view.columns, dict) else number)
-        if column is None:
-            known = did_you_mean(column_name, [c.name for c in table.columns])
-            yield Finding(config.at(at, f"{table.full_name} has no column {column_name}{known}"))
-        elif (reason := refusal(column)) is not None:
-            yield Finding(config.at(at, f"{column_name} {reason}"))
+        tree, problems = resolve(name, view, facts)
+        for at, what in problems:
+            yield Finding(config.at(at, what))
+        if tree is not None and tree.sorts_text and (encoding := source.encoding()) != "UTF8":
+            yield Finding(config.at(("views", name), f"lists are in the order of UTF8; this database has {encoding}"))
+        table = captured.get(view.root)
+        if table is not None and view.where is not None:
+            yield from _where(config, name, parse(view.where), table, source)
 
 
 def _where(config: Config, name: str, where: Where, table: Table, source: Postgres) -> Iterator[Finding]:

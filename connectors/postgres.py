@@ -76,6 +76,17 @@ join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
 where i.indrelid = %s and i.indisprimary
 order by k.position
 """
+# Keys of columns alone, that hold for every row.
+_UNIQUE = """
+select array(select a.attname::text from unnest(i.indkey) with ordinality as k(attnum, position)
+             join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+             where k.position <= i.indnkeyatts order by k.position)
+from pg_index i
+join pg_class c on c.oid = i.indrelid
+join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %s and c.relname = %s and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
+order by not i.indisprimary, i.indexrelid
+"""
 
 
 @dataclass(frozen=True)
@@ -180,6 +191,12 @@ class Postgres:
             key = tuple(row[0] for row in self._connection.execute(_KEY.encode(), (oid,)).fetchall())
             columns = tuple(column for column in self._columns(oid) if column.name not in excluded)
         return Table(schema, name, columns, key, str(identity))
+
+    def unique_keys(self, full_name: str) -> list[tuple[str, ...]]:
+        """The columns of each unique key of a table, the primary one first."""
+        with _answers(self.address):
+            found = self._connection.execute(_UNIQUE.encode(), split_name(full_name)).fetchall()
+        return [tuple(columns) for (columns,) in found]
 
     def _columns(self, oid: object) -> Iterator[Column]:
         """The columns of a table, or of a composite type; domains are taken for what they are made of."""

@@ -11,6 +11,7 @@ from typing import Any
 from driftless.version import make_version
 from driftless.views.tree import View
 from jobs.views.sqlite import SqliteRows
+from jobs.views.store import Slice
 from tests.compare import parse, same
 from tests.views_cases import Case, Row, row_of
 from tests.views_source import Change
@@ -58,6 +59,8 @@ class Reader:
     writes: int = 0
     unanswered: set[str] = field(default_factory=set)
     """Keys published before a crash, of which the store does not know it: the one reason to write a document again."""
+    held: Slice | None = None
+    """Published, but the store is told only after the next changes."""
 
     def __post_init__(self) -> None:
         self.store = SqliteRows.create(self.path, self.view)
@@ -88,6 +91,7 @@ class Reader:
         if self.rng.random() < 0.15:
             self._crash_while_applying(given)
         self.store.apply(as_rows(self.view, given), {("log", 0): number}, str(number), now=number)
+        self._answer()
         if self.rng.random() < 0.1:
             self._reopen()
         assert self.store.positions() == {("log", 0): number}
@@ -103,7 +107,16 @@ class Reader:
             self._reopen()
         assert self.store.positions().get(("log", 0), 0) == len(self.history) - 2
 
+    def _answer(self) -> None:
+        if self.held is not None:
+            self.store.published(self.held)
+            self.unanswered.difference_update(key for key, _ in self.held.writes)
+            self.held = None
+
     def _reopen(self) -> None:
+        if self.held is not None:
+            self.unanswered.update(key for key, _ in self.held.writes)
+            self.held = None
         if self.rng.random() < 0.3:
             self.store.close()
         else:
@@ -117,12 +130,14 @@ class Reader:
                 break
             for key, document in done.writes:
                 self._publish(key, document)
-            if self.rng.random() < 0.1:
-                self.unanswered.update(key for key, _ in done.writes)
+            self.held = done
+            what = self.rng.random()
+            if what < 0.1:
                 self._reopen()
+            elif what < 0.3 and not everything:
+                break
             else:
-                self.store.published(done)
-                self.unanswered.difference_update(key for key, _ in done.writes)
+                self._answer()
             self._fresh()
         if everything:
             assert self.store.dirty() == 0

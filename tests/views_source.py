@@ -157,7 +157,8 @@ class Source:
             return
         row = self.rng.choice(there)
         if what < 0.6:
-            names = self.rng.sample(list(spec.columns), self.rng.randint(1, len(spec.columns)))
+            count = self.rng.choice([1, 1, 1, 2, len(spec.columns)])
+            names = self.rng.sample(list(spec.columns), min(count, len(spec.columns)))
             names = [name for name in names if name not in spec.key] or spec.key
             self._update(writer, spec, row, names)
         elif what < 0.68:

@@ -98,12 +98,12 @@ class _Resolved:
         if isinstance(relation, OneConfig):
             held = self._columns(above, relation.by, (*at, "by"))
             key = self._key(table, relation.references, at)
-            self._fit(above, held, table, key, (*at, "by"), "by")
+            self._fit(above, held, table, key, (*at, "by"))
             node = replace(node, above=held, own=key)
         elif relation.through is None:
             held = self._columns(table, relation.by, (*at, "by"))
             key = self._key(above, relation.references, at)
-            self._fit(table, held, above, key, (*at, "by"), "by")
+            self._fit(table, held, above, key, (*at, "by"))
             node = replace(node, above=key, own=held)
         elif (between := self._table(relation.through)) is not None:
             node = self._through(node, relation, above, table, between, at)
@@ -114,8 +114,8 @@ class _Resolved:
         by = self._columns(between, relation.by, (*at, "by"))
         to = self._columns(between, relation.to or (), (*at, "to"))
         key = self._key(above, relation.references, at)
-        self._fit(between, by, above, key, (*at, "by"), "by")
-        self._fit(between, to, table, table.key, (*at, "to"), "to")
+        self._fit(between, by, above, key, (*at, "by"))
+        self._fit(between, to, table, table.key, (*at, "to"))
         return replace(node, above=key, own=table.key, link=Link(between.full_name, by, to))
 
     # -- columns ------------------------------------------------------------------------------------------------
@@ -152,15 +152,13 @@ class _Resolved:
             return ()
         return key
 
-    def _fit(self, holder: Table, held: tuple[str, ...], of: Table, key: tuple[str, ...], at: Place, word: str) -> None:
+    def _fit(self, holder: Table, held: tuple[str, ...], of: Table, key: tuple[str, ...], at: Place) -> None:
         """Whether the columns can hold that key: as many, and each of a type that is compared with the key's."""
         if not held or not key:
             return
         if len(held) != len(key):
-            listed = ", ".join(key)
-            self._say(
-                at, f"the key of {of.full_name} is ({listed}): `{word}` names {_columns(len(held))}, not {len(key)}"
-            )
+            listed, count = ", ".join(key), f"{len(held)} column{'s' if len(held) > 1 else ''}"
+            self._say(at, f"the key of {of.full_name} is ({listed}): this names {count}, not {len(key)}")
             return
         for name, other in zip(held, key, strict=True):
             left, right = holder.column(name), of.column(other)
@@ -168,7 +166,7 @@ class _Resolved:
                 continue
             if (class_ := equality(left)) is None or equality(right) is None:
                 which = left if class_ is None else right
-                self._say(at, f"{_called(which)}, and values of that type can be equal with different texts in the log")
+                self._say(at, f"{_called(which)}: values of that type can be equal though their texts differ")
             elif class_ != equality(right):
                 self._say(at, f"{_called(left)} and {_called(right)}: only columns of one kind can be compared")
 
@@ -191,7 +189,3 @@ class _Resolved:
 
 def _called(column: Column) -> str:
     return f"{column.name} is {column.type}{'[]' if column.array else ''}"
-
-
-def _columns(count: int) -> str:
-    return f"{count} column{'s' if count > 1 else ''}"

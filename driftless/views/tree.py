@@ -9,10 +9,11 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from driftless.table import Column, Table
-from driftless.views.compare import form
+from driftless.views.compare import form, last_order
 from driftless.where import parse
 
 
@@ -117,6 +118,12 @@ class View:
         return tuple(form(self.column(join.left, a), self.column(join.right, b)) for a, b in pairs)
 
     @property
+    def sorts_text(self) -> bool:
+        """Whether a list is in the order of texts, which is that of their bytes."""
+        sorted_by = ((node.table, sort.column) for node, _ in self.nodes() for sort in node.order)
+        return any(last_order(self.column(*column)) in ("text", "bpchar") for column in sorted_by)
+
+    @cached_property
     def fingerprint(self) -> str:
         """Of everything that the documents rest on: another fingerprint is another generation."""
         facts = {**self.to_json(), "name": None}

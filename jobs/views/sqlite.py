@@ -15,6 +15,8 @@ from jobs.views.layout import Kept, Layout
 from jobs.views.store import Partition, Row, RowsLost, Slice
 from jobs.views.values import register
 
+BEFORE_PUBLISHING = "FULL"
+"""How a slice is written: so that it is on the disk."""
 FORMAT = 1
 """Of the file. Another one is not read: the store is made anew."""
 _SHARE = 4
@@ -36,8 +38,8 @@ INSERT INTO dirty SELECT id, fan > {marks.HOT}, :number, :number FROM reached WH
 ON CONFLICT (id) DO UPDATE SET last = excluded.last, large = min(large, excluded.large)
 """
 _TAKE = """
-WITH taking AS (SELECT id FROM dirty WHERE large = :large ORDER BY since, id LIMIT :limit)
-INSERT INTO taken SELECT id FROM taking WHERE true ON CONFLICT DO NOTHING
+INSERT INTO taken SELECT id FROM (SELECT id FROM dirty WHERE large = :large ORDER BY since, id LIMIT :limit)
+WHERE true ON CONFLICT DO NOTHING
 """
 
 
@@ -168,7 +170,7 @@ class SqliteRows:
     def assemble(self, limit: int) -> Slice:
         # On the disk before it is published: or a crash could leave a hash of what is no longer there, and a document
         # that comes back to it would be taken for published.
-        self._run("PRAGMA synchronous = FULL")
+        self._run(f"PRAGMA synchronous = {BEFORE_PUBLISHING}")
         with self._readable():
             self._run(_UNKNOWN)
             self._run("DELETE FROM slice")
@@ -231,6 +233,8 @@ class SqliteRows:
         self._run("PRAGMA cache_size = -131072")
 
     def _identify(self, view: View, shard: int) -> None:
+        if not self._run("SELECT count(*) FROM sqlite_master WHERE name = 'facts'").fetchone()[0]:
+            raise self._lost("the file is damaged: it is empty")
         found = dict(self._run("SELECT name, value FROM facts").fetchall())
         wanted = {"format": FORMAT, "view": view.fingerprint, "shard": shard}
         other = [name for name, value in wanted.items() if found.get(name) != value]

@@ -31,7 +31,7 @@ from tests.views_source import SLOT, Source
 
 pytestmark = pytest.mark.server
 
-CASES = int(os.environ.get("DRIFTLESS_VIEWS_CASES") or 24)
+CASES = int(os.environ.get("DRIFTLESS_VIEWS_CASES") or 16)
 GIVEN = os.environ.get("DRIFTLESS_TEST_SEED")
 SEEDS = [int(GIVEN)] if GIVEN else random.sample(range(10**6), CASES)
 

@@ -11,7 +11,8 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from driftless.views.compare import last_order
+from driftless.table import Table
+from driftless.views.compare import form, last_order
 from driftless.views.tree import Join, Node, View
 from driftless.where import parse
 from jobs.views.values import SqliteWhere, equal_sql, order_sql
@@ -22,10 +23,14 @@ _FIRST = 4
 
 @dataclass
 class Kept:
-    """One table. `columns`: what is kept -> its expression over a row's parameters; `indexed`: what is looked up by."""
+    """One table. `columns`: what is kept -> its expression over a row's parameters; `indexed`: what is looked up by.
+
+    `number`: the one column of the key where it is a whole number: then it is the row's `id` here.
+    """
 
     name: str
     reads: tuple[str, ...]
+    number: str | None = None
     columns: dict[str, str] = field(default_factory=dict)
     indexed: list[str] = field(default_factory=list)
 
@@ -33,8 +38,19 @@ class Kept:
         """The JSON text of a column, as a parameter of the row."""
         return f"?{_FIRST + self.reads.index(column)}"
 
+    @property
+    def identity(self) -> str:
+        """The column of the table by which a row is known."""
+        return "key" if self.number is None else "id"
+
+    def key(self, given: str) -> str:
+        """The text of a row's key as `identity`."""
+        return given if self.number is None else f"CAST({given} AS INTEGER)"
+
     def keep(self, expression: str, *, lookup: bool = False) -> str:
         """The name under which it is kept; the same for the same."""
+        if self.number is not None and expression == equal_sql("int8", self.text(self.number)):
+            return "id"
         name = next((name for name, known in self.columns.items() if known == expression), f"c{len(self.columns)}")
         self.columns[name] = expression
         if lookup and name not in self.indexed:
@@ -83,8 +99,9 @@ class Layout:
 
     def __init__(self, view: View) -> None:
         self.view = view
+        between = {node.link.table for node, _ in view.nodes() if node.link is not None}
         self.tables = {
-            name: Kept(f"t{number}", tuple(column.name for column in table.columns))
+            name: Kept(f"t{number}", _names(table), None if name in between else _number(table))
             for number, (name, table) in enumerate(view.tables.items())
         }
         self.parts: list[Part] = []
@@ -137,8 +154,18 @@ class Layout:
         """
         for part in reversed(self.parts):
             kept = part.kept
-            columns = ", ".join(f"r.{name}" for name in ("id", "key", *kept.columns))
+            columns = ", ".join(("r.id", *(f"r.{name}" for name in kept.columns)))
+            columns += ", r.key" if kept.number is None else ", CAST(r.id AS TEXT) AS key"
             yield f"CREATE TEMP VIEW {part.view} AS SELECT {columns}, {_document(part)} AS d FROM {kept.name} r"
+
+
+def _names(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.columns)
+
+
+def _number(table: Table) -> str | None:
+    column = table.column(table.key[0]) if len(table.key) == 1 else None
+    return column.name if column is not None and form(column, column) == "int8" else None
 
 
 def _members(node: Node, kept: Kept) -> str:
@@ -176,11 +203,13 @@ def _document(part: Part) -> str:
 def _rows(part: Part) -> str:
     """The rows `b` of a part that belong to a row `r` of the one above."""
     first, last = part.hops[0], part.hops[-1]
+    # The plus takes the type from an `id`: beside a typed operand no index of an untyped column is used.
+    above = f"+r.{first.upper_column}"
     if part.node.link is None:
-        return f"FROM {part.view} b WHERE b.{first.lower_column} = r.{first.upper_column}"
+        return f"FROM {part.view} b WHERE b.{first.lower_column} = {above}"
     # CROSS JOIN: in this order.
     source = f"FROM {first.lower.name} l CROSS JOIN {part.view} b ON b.{last.lower_column} = l.{last.upper_column}"
-    return f"{source} WHERE l.{first.lower_column} = r.{first.upper_column}"
+    return f"{source} WHERE l.{first.lower_column} = {above}"
 
 
 def _literal(text: str) -> str:

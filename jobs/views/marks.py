@@ -20,8 +20,8 @@ def tables(layout: Layout) -> Iterator[str]:
     for kept in layout.tables.values():
         columns = ", ".join(kept.columns)
         for prefix in ("new", "old"):
-            name = f"{prefix}_{kept.name}"
-            yield f"CREATE TEMP TABLE {name} (key TEXT PRIMARY KEY, version, gone, {columns}) WITHOUT ROWID"
+            key = "key TEXT PRIMARY KEY" if kept.number is None else "key INTEGER PRIMARY KEY"
+            yield f"CREATE TEMP TABLE {prefix}_{kept.name} ({key}, version, gone, {columns})"
     for part in layout.parts[1:]:
         for number in range(len(part.hops)):
             yield f"CREATE TEMP TABLE {_up(part, number)} (k PRIMARY KEY, fan) WITHOUT ROWID"
@@ -47,8 +47,9 @@ def statements(layout: Layout) -> Iterator[str]:
             yield from _climb(part, number, hop)
     root = layout.root
     new, old = (f"{prefix}_{root.kept.name}" for prefix in ("new", "old"))
+    table = f"{root.kept.name} t ON t.{root.kept.identity} = n.key"
     yield (
-        f"INSERT INTO reached SELECT t.id, 1 FROM {new} n CROSS JOIN {root.kept.name} t ON t.key = n.key "
+        f"INSERT INTO reached SELECT t.id, 1 FROM {new} n CROSS JOIN {table} "
         f"LEFT JOIN {old} o ON o.key = n.key WHERE {_differ(root.watched)} {_LEAST.format('id')}"
     )
 
@@ -61,7 +62,8 @@ def _up(part: Part, hop: int) -> str:
 
 
 def _differ(columns: list[str]) -> str:
-    names = list(dict.fromkeys(columns))
+    # The key does not change; a row that comes or goes differs in its members.
+    names = [name for name in dict.fromkeys(columns) if name != "id"]
     return f"({', '.join(f'o.{name}' for name in names)}) IS NOT ({', '.join(f'n.{name}' for name in names)})"
 
 
@@ -69,6 +71,7 @@ def _changed(kept: Kept, watched: list[str], lookup: str, into: str) -> Iterator
     """By what rows hang that changed in a watched column: what it was, and what it is."""
     new, old = f"new_{kept.name}", f"old_{kept.name}"
     joined = f"FROM {new} n LEFT JOIN {old} o ON o.key = n.key WHERE {_differ(watched)}"
+    lookup = "key" if lookup == "id" else lookup
     for side in "on":
         yield f"INSERT OR IGNORE INTO {into} SELECT {side}.{lookup}, 1 {joined} AND {side}.{lookup} IS NOT NULL"
 
@@ -81,15 +84,15 @@ def _climb(part: Part, number: int, hop: Hop) -> Iterator[str]:
             f"SELECT count(*) FROM (SELECT 1 FROM {hop.upper.name} u WHERE u.{hop.upper_column} = k LIMIT {HOT + 1})"
         )
         yield f"UPDATE {here} SET fan = fan * ({counted})"
-    rows = f"FROM {here} h CROSS JOIN {hop.upper.name} u ON u.{hop.upper_column} = h.k"
+    rows = f"FROM {here} h CROSS JOIN {hop.upper.name} u ON u.{hop.upper_column} = h.k WHERE u.gone IS NULL"
     above = part.above
     assert above is not None
     if number:
         into, lookup = _up(part, number - 1), part.hops[number - 1].lower_column
     elif above.above is None:
-        yield f"INSERT INTO reached SELECT u.id, h.fan {rows} WHERE true {_LEAST.format('id')}"
+        yield f"INSERT INTO reached SELECT u.id, h.fan {rows} {_LEAST.format('id')}"
         return
     else:
         last = len(above.hops) - 1
         into, lookup = _up(above, last), above.hops[last].lower_column
-    yield f"INSERT INTO {into} SELECT u.{lookup}, h.fan {rows} WHERE u.{lookup} IS NOT NULL {_LEAST.format('k')}"
+    yield f"INSERT INTO {into} SELECT u.{lookup}, h.fan {rows} AND u.{lookup} IS NOT NULL {_LEAST.format('k')}"

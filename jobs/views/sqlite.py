@@ -83,10 +83,10 @@ class SqliteRows:
         connection = sqlite3.connect(path)
         connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
         for kept in Layout(view).tables.values():
-            columns = ", ".join(kept.columns)
-            connection.execute(
-                f"CREATE TABLE {kept.name} (id INTEGER PRIMARY KEY, key TEXT UNIQUE, version, gone, {columns})"
+            columns = ", ".join(
+                [*(["key TEXT UNIQUE"] if kept.number is None else []), "version", "gone", *kept.columns]
             )
+            connection.execute(f"CREATE TABLE {kept.name} (id INTEGER PRIMARY KEY, {columns})")
             for column in kept.indexed:
                 connection.execute(f"CREATE INDEX {kept.name}_{column} ON {kept.name} ({column})")
             connection.execute(f"CREATE INDEX {kept.name}_gone ON {kept.name} (gone) WHERE gone IS NOT NULL")
@@ -138,15 +138,17 @@ class SqliteRows:
             return {(topic, number): position for topic, number, position in self._run("SELECT * FROM positions")}
 
     def seed(self, documents: Iterable[tuple[str, str | None]]) -> None:
-        root = self._layout.root.kept.name
+        kept = self._layout.root.kept
+        root = kept.name
         with self._readable():
             waiting = iter(documents)
             while some := list(islice(waiting, 10_000)):
                 self._connection.executemany(
-                    f"INSERT INTO {root} (key, version, gone) VALUES (?, 0, 0) ON CONFLICT DO NOTHING",
+                    f"INSERT INTO {root} ({kept.identity}, version, gone) VALUES ({kept.key('?')}, 0, 0) "
+                    "ON CONFLICT DO NOTHING",
                     [(key,) for key, _ in some],
                 )
-                of_key = f"(SELECT id FROM {root} WHERE key = ?)"
+                of_key = f"(SELECT id FROM {root} WHERE {kept.identity} = {kept.key('?')})"
                 self._connection.executemany(
                     f"INSERT INTO dirty VALUES ({of_key}, 0, 0, 0) ON CONFLICT DO NOTHING", [(key,) for key, _ in some]
                 )
@@ -184,14 +186,13 @@ class SqliteRows:
                 f"FROM taken s CROSS JOIN {self._layout.root.view} r ON r.id = s.id "
                 "LEFT JOIN published b ON b.id = s.id"
             )
-            writes, marked, written = [], [], []
+            writes, marked = [], []
             for id_, key, there, known, document in rows:
                 hash_ = None if document is None else _hash(document)
                 marked.append((id_, hash_))
                 if there is not None if hash_ is None else hash_ != known:
                     writes.append((key, document))
-                    written.append((id_,))
-            self._connection.executemany("INSERT INTO slice VALUES (?)", written)
+            self._run("INSERT INTO slice SELECT id FROM taken")
             number = self._number()
         self._run("PRAGMA synchronous = NORMAL")
         return Slice(writes, marked, number)
@@ -202,10 +203,9 @@ class SqliteRows:
         with self._readable():
             self._connection.executemany("INSERT OR REPLACE INTO published VALUES (?, ?)", there)
             self._connection.executemany("DELETE FROM published WHERE id = ?", gone)
-            marks_ = [(id_, done.number) for id_, _ in done.marks]
-            self._connection.executemany("DELETE FROM dirty WHERE id = ? AND last <= ?", marks_)
+            self._run("DELETE FROM dirty WHERE id IN (SELECT id FROM slice) AND last <= ?", (done.number,))
             # Dirtied again: what the slice showed is published, so it waits for what came after.
-            self._connection.executemany("UPDATE dirty SET since = ?2 + 1 WHERE id = ?1", marks_)
+            self._run("UPDATE dirty SET since = ? + 1 WHERE id IN (SELECT id FROM slice)", (done.number,))
             self._run("DELETE FROM slice")
             oldest = self._oldest()
             if oldest is not None:
@@ -285,7 +285,7 @@ def _take_in(kept: Kept) -> str:
     expressions = ", ".join(f"iif(?3, NULL, {expression})" for expression in kept.columns.values())
     names = ("version", "gone", *kept.columns)
     return (
-        f"INSERT INTO new_{kept.name} VALUES (?1, ?2, ?3, {expressions}) ON CONFLICT (key) DO UPDATE SET "
+        f"INSERT INTO new_{kept.name} VALUES ({kept.key('?1')}, ?2, ?3, {expressions}) ON CONFLICT (key) DO UPDATE SET "
         f"{', '.join(f'{name} = excluded.{name}' for name in names)} WHERE excluded.version > version"
     )
 
@@ -294,13 +294,14 @@ def _store(kept: Kept) -> Iterator[str]:
     """Put the new rows in the place of the old."""
     new, old, table, columns = f"new_{kept.name}", f"old_{kept.name}", kept.name, ", ".join(kept.columns)
     yield (
-        f"INSERT INTO {old} SELECT t.key, t.version, t.gone, {', '.join(f't.{c}' for c in kept.columns)} "
-        f"FROM {new} n CROSS JOIN {table} t ON t.key = n.key"
+        f"INSERT INTO {old} SELECT n.key, t.version, t.gone, {', '.join(f't.{c}' for c in kept.columns)} "
+        f"FROM {new} n CROSS JOIN {table} t ON t.{kept.identity} = n.key"
     )
     yield f"DELETE FROM {new} WHERE version <= (SELECT o.version FROM {old} o WHERE o.key = {new}.key)"
     yield (
-        f"INSERT INTO {table} (key, version, gone, {columns}) "
-        f"SELECT key, version, iif(gone, :now, NULL), {columns} FROM {new} WHERE true ON CONFLICT (key) DO UPDATE SET "
+        f"INSERT INTO {table} ({kept.identity}, version, gone, {columns}) "
+        f"SELECT key, version, iif(gone, :now, NULL), {columns} FROM {new} WHERE true "
+        f"ON CONFLICT ({kept.identity}) DO UPDATE SET "
         f"{', '.join(f'{name} = excluded.{name}' for name in ('version', 'gone', *kept.columns))}"
     )
 

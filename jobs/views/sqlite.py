@@ -186,13 +186,20 @@ class SqliteRows:
                 f"FROM taken s CROSS JOIN {self._layout.root.view} r ON r.id = s.id "
                 "LEFT JOIN published b ON b.id = s.id"
             )
-            writes, marked = [], []
+            writes, marked, written, left = [], [], [], []
             for id_, key, there, known, document in rows:
                 hash_ = None if document is None else _hash(document)
                 marked.append((id_, hash_))
                 if there is not None if hash_ is None else hash_ != known:
                     writes.append((key, document))
-            self._run("INSERT INTO slice SELECT id FROM taken")
+                    written.append((id_,))
+                else:
+                    left.append((id_,))
+            if len(written) < len(left):
+                self._connection.executemany("INSERT INTO slice VALUES (?)", written)
+            else:
+                self._run("INSERT INTO slice SELECT id FROM taken")
+                self._connection.executemany("DELETE FROM slice WHERE id = ?", left)
             number = self._number()
         self._run("PRAGMA synchronous = NORMAL")
         return Slice(writes, marked, number)
@@ -203,9 +210,9 @@ class SqliteRows:
         with self._readable():
             self._connection.executemany("INSERT OR REPLACE INTO published VALUES (?, ?)", there)
             self._connection.executemany("DELETE FROM published WHERE id = ?", gone)
-            self._run("DELETE FROM dirty WHERE id IN (SELECT id FROM slice) AND last <= ?", (done.number,))
+            self._run("DELETE FROM dirty WHERE id IN (SELECT id FROM taken) AND last <= ?", (done.number,))
             # Dirtied again: what the slice showed is published, so it waits for what came after.
-            self._run("UPDATE dirty SET since = ? + 1 WHERE id IN (SELECT id FROM slice)", (done.number,))
+            self._run("UPDATE dirty SET since = ? + 1 WHERE id IN (SELECT id FROM taken)", (done.number,))
             self._run("DELETE FROM slice")
             oldest = self._oldest()
             if oldest is not None:

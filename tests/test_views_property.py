@@ -10,6 +10,7 @@ import json
 import os
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -20,13 +21,15 @@ from driftless.table import Column, Table
 from driftless.views.declared import ViewConfig
 from driftless.views.resolve import Source as Facts
 from driftless.views.resolve import resolve
+from driftless.views.shard import shard_of, split_tables
 from driftless.views.sql import select
 from driftless.views.tree import View
+from jobs.views.sqlite import SqliteRows
 from stack import Stack
-from tests.compare import same
+from tests.compare import parse, same
 from tests.conftest import fresh_database
 from tests.views_cases import Case, Maker
-from tests.views_reader import Reader
+from tests.views_reader import Reader, as_rows
 from tests.views_source import SLOT, Source
 
 pytestmark = pytest.mark.server
@@ -66,6 +69,31 @@ def resolved(case: Case) -> View:
     return view
 
 
+def _in_shards(view: View, reader: Reader, folder: Path, rng: random.Random) -> None:
+    """The same log over several stores: the same documents, each from one of them; what is split is in one alone."""
+    view = replace(view, shards=rng.randint(2, 4))
+    stores = [SqliteRows.create(folder / f"{shard}.db", view, shard) for shard in range(view.shards)]
+    found: list[dict[str, str | None]] = [{} for _ in stores]
+    ends = [*sorted(rng.sample(range(len(reader.log) + 1), min(3, len(reader.log)))), len(reader.log)]
+    for start, end in zip([0, *ends], ends, strict=False):
+        for store, documents in zip(stores, found, strict=True):
+            store.apply(as_rows(view, reader.log[start:end]), {})
+            while done := store.assemble(100):
+                documents.update(done.writes)
+                store.published(done)
+    for shard, documents in enumerate(found):
+        assert {shard_of(key, view.shards) for key in documents} <= {shard}
+    together = {key: parse(text) for documents in found for key, text in documents.items() if text is not None}
+    assert together.keys() == reader.published.keys()
+    assert all(same(document, reader.published[key]) for key, document in together.items())
+    split, counts = split_tables(view), [store.counts() for store in stores]
+    for table in view.tables:
+        kept, all_rows = [count[table] for count in counts], len(reader.rows[table])
+        assert sum(kept) <= all_rows if table in split else kept == [all_rows] * view.shards
+    for store in stores:
+        store.close()
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_documents_are_what_postgres_says(
     seed: int, database: tuple[str, psycopg.Connection], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -92,4 +120,5 @@ def test_documents_are_what_postgres_says(
                 assert same(reader.published[key], document), f"{key}\nis    {reader.published[key]}\nnot   {document}"
     finally:
         source.close()
+    _in_shards(view, reader, tmp_path, rng)
     print(f"{len(reader.log)} changes, {len(reader.history)} cuts, {reader.writes} writes, {len(meant)} documents")

@@ -11,6 +11,7 @@ import pytest
 from driftless.version import make_version
 from driftless.views.declared import ViewConfig
 from driftless.views.resolve import Source, resolve
+from driftless.views.shard import split_tables
 from driftless.views.tree import View
 from jobs.views.sqlite import SqliteRows
 from jobs.views.store import RowsLost, Slice
@@ -247,6 +248,35 @@ def test_where_says_which_roots_have_a_document(tmp_path: Path) -> None:
     shop.apply(shop.row(ORDERS, "2"))
     assert shop.drain() == {}
     shop.store.close()
+
+
+def test_a_shard_keeps_its_roots_and_their_rows_and_a_copy_of_what_they_share(tmp_path: Path) -> None:
+    view = a_view(shards=4)
+    assert split_tables(view) == {ORDERS: ("id",), LINES: ("order_id",)}
+    shops = [Shop(tmp_path / "whole.db", a_view())]
+    for shard in range(4):
+        shops.append(Shop(tmp_path / "none.db", view))
+        shops[-1].store.close()
+        shops[-1].store = SqliteRows.create(tmp_path / f"{shard}.db", view, shard)
+    for shop in shops:
+        orders = [shop.order(number, "open", number % 10) for number in range(400)]
+        lines = [shop.line(number % 400, number // 400, 1) for number in range(1200)]
+        shop.apply(*orders, *lines, *(shop.customer(number, "a") for number in range(10)))
+    whole, *shards = [shop.drain() for shop in shops]
+    assert {key: document for documents in shards for key, document in documents.items()} == whole
+    counts = [shop.store.counts() for shop in shops[1:]]
+    assert [count[CUSTOMERS] for count in counts] == [10] * 4
+    assert sum(count[ORDERS] for count in counts) == 400
+    assert [count[LINES] for count in counts] == [3 * count[ORDERS] for count in counts]
+    assert all(60 < count[ORDERS] < 140 for count in counts)
+    for shop in shops:
+        # As it never comes about with a key like this one: a row that goes over to another root, in another shard.
+        shop.apply(shop.row(LINES, "[8,0]", order_id=9, line=0, qty=1))
+    whole, *shards = [shop.drain() for shop in shops]
+    assert sorted(whole) == ["8", "9"]
+    assert {key: document for documents in shards for key, document in documents.items()} == whole
+    for shop in shops:
+        shop.store.close()
 
 
 def test_another_view_or_shard_a_lost_and_a_damaged_file_are_told(shop: Shop, tmp_path: Path) -> None:

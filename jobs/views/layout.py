@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from driftless.table import Table
 from driftless.views.compare import form, last_order
+from driftless.views.shard import split_tables
 from driftless.views.tree import Join, Node, View
 from driftless.where import parse
 from jobs.views.values import SqliteWhere, equal_sql, order_sql
@@ -25,12 +26,14 @@ _FIRST = 4
 class Kept:
     """One table. `columns`: what is kept -> its expression over a row's parameters; `indexed`: what is looked up by.
 
-    `number`: the one column of the key where it is a whole number: then it is the row's `id` here.
+    `number`: the one column of the key where it is a whole number: then it is the row's `id` here. `root_key`: the text
+    of the key of the one root that a row belongs to, where the view is split and this table with it.
     """
 
     name: str
     reads: tuple[str, ...]
     number: str | None = None
+    root_key: str | None = None
     columns: dict[str, str] = field(default_factory=dict)
     indexed: list[str] = field(default_factory=list)
 
@@ -97,13 +100,15 @@ class Part:
 class Layout:
     """Everything that the store derives from a view."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, shard: int = 0) -> None:
         self.view = view
         between = {node.link.table for node, _ in view.nodes() if node.link is not None}
         self.tables = {
             name: Kept(f"t{number}", _names(table), None if name in between else _number(table))
             for number, (name, table) in enumerate(view.tables.items())
         }
+        for name, columns in split_tables(view).items() if view.shards > 1 else ():
+            self.tables[name].root_key = "?1" if name == view.root.table else _key(self.tables[name], columns)
         self.parts: list[Part] = []
         self.root = self._part(view.root, None)
         where = "1"
@@ -111,6 +116,9 @@ class Layout:
             table = view.tables[view.root.table]
             texts = {column.name: self.root.kept.text(column.name) for column in table.columns}
             where = parse(view.where).sql(table, SqliteWhere(texts))
+        if view.shards > 1:
+            # Where the root's table is copied, because it is in the documents of others too.
+            where = f"({where}) AND df_shard(?1, {view.shards}) = {shard}"
         self.shown = self.root.kept.keep(f"coalesce({where}, 0)")
         self.root.watched.append(self.shown)
 
@@ -166,6 +174,12 @@ def _names(table: Table) -> tuple[str, ...]:
 def _number(table: Table) -> str | None:
     column = table.column(table.key[0]) if len(table.key) == 1 else None
     return column.name if column is not None and form(column, column) == "int8" else None
+
+
+def _key(kept: Kept, columns: Sequence[str]) -> str:
+    """The text of a key, of the columns that hold it."""
+    texts = [kept.text(column) for column in columns]
+    return f"({texts[0]} ->> '$')" if len(texts) == 1 else "'[' || " + " || ',' || ".join(texts) + " || ']'"
 
 
 def _members(node: Node, kept: Kept) -> str:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
+from driftless.views.shard import shard_of
 from driftless.views.tree import View
 from jobs.views import marks
 from jobs.views.layout import Kept, Layout
@@ -54,7 +55,8 @@ class SqliteRows:
     def __init__(self, path: Path, view: View, shard: int = 0) -> None:
         """Open what `create` made for the same view; raises RowsLost."""
         self._path = path
-        self._layout = Layout(view)
+        self._layout = Layout(view, shard)
+        self._shard = shard
         if not path.is_file():
             raise self._lost("there is no file")
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -118,7 +120,7 @@ class SqliteRows:
                 self._run(f"DELETE FROM new_{kept.name}")
                 self._run(f"DELETE FROM old_{kept.name}")
             for name, rows in changes:
-                self._connection.executemany(_take_in(tables[name]), rows)
+                self._connection.executemany(self._take_in(tables[name]), rows)
             for kept in tables.values():
                 for statement in _store(kept):
                     self._run(statement, {"now": now})
@@ -142,7 +144,9 @@ class SqliteRows:
         root = kept.name
         with self._readable():
             waiting = iter(documents)
+            shards = self._layout.view.shards
             while some := list(islice(waiting, 10_000)):
+                some = [(key, document) for key, document in some if shard_of(key, shards) == self._shard]
                 self._connection.executemany(
                     f"INSERT INTO {root} ({kept.identity}, version, gone) VALUES ({kept.key('?')}, 0, 0) "
                     "ON CONFLICT DO NOTHING",
@@ -226,6 +230,13 @@ class SqliteRows:
             ).fetchone()
             return None if cuts is None else str(cuts[0])
 
+    def counts(self) -> dict[str, int]:
+        with self._readable():
+            return {
+                name: int(self._run(f"SELECT count(*) FROM {kept.name} WHERE gone IS NULL").fetchone()[0])
+                for name, kept in self._layout.tables.items()
+            }
+
     def dirty(self) -> int:
         with self._readable():
             return int(self._run("SELECT count(*) FROM dirty").fetchone()[0])
@@ -272,6 +283,20 @@ class SqliteRows:
     def _lost(self, why: str) -> RowsLost:
         return RowsLost(f"the rows of the view {self._layout.view.name} in {self._path} are lost: {why}")
 
+    def _take_in(self, kept: Kept) -> str:
+        """Of rows with one key the newest. What belongs to another shard is a delete here."""
+        gone = "?3"
+        if kept.root_key is not None:
+            here = f"df_shard({kept.root_key}, {self._layout.view.shards}) IS {self._shard}"
+            gone = f"(?3 OR NOT ({here}))"
+        expressions = ", ".join(f"iif({gone}, NULL, {expression})" for expression in kept.columns.values())
+        names = ("version", "gone", *kept.columns)
+        return (
+            f"INSERT INTO new_{kept.name} VALUES ({kept.key('?1')}, ?2, {gone}, {expressions}) "
+            f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in names)} "
+            "WHERE excluded.version > version"
+        )
+
     def _run(self, statement: str, parameters: Mapping[str, object] | tuple[object, ...] = ()) -> sqlite3.Cursor:
         return self._connection.execute(statement, parameters)
 
@@ -287,16 +312,6 @@ class SqliteRows:
         return min((int(since) for since in found if since is not None), default=None)
 
 
-def _take_in(kept: Kept) -> str:
-    """Of rows with one key the newest."""
-    expressions = ", ".join(f"iif(?3, NULL, {expression})" for expression in kept.columns.values())
-    names = ("version", "gone", *kept.columns)
-    return (
-        f"INSERT INTO new_{kept.name} VALUES ({kept.key('?1')}, ?2, ?3, {expressions}) ON CONFLICT (key) DO UPDATE SET "
-        f"{', '.join(f'{name} = excluded.{name}' for name in names)} WHERE excluded.version > version"
-    )
-
-
 def _store(kept: Kept) -> Iterator[str]:
     """Put the new rows in the place of the old."""
     new, old, table, columns = f"new_{kept.name}", f"old_{kept.name}", kept.name, ", ".join(kept.columns)
@@ -305,6 +320,9 @@ def _store(kept: Kept) -> Iterator[str]:
         f"FROM {new} n CROSS JOIN {table} t ON t.{kept.identity} = n.key"
     )
     yield f"DELETE FROM {new} WHERE version <= (SELECT o.version FROM {old} o WHERE o.key = {new}.key)"
+    if kept.root_key is not None:
+        # Most of them are rows of other shards, each of which would leave a tombstone here.
+        yield f"DELETE FROM {new} WHERE gone AND key NOT IN (SELECT key FROM {old})"
     yield (
         f"INSERT INTO {table} ({kept.identity}, version, gone, {columns}) "
         f"SELECT key, version, iif(gone, :now, NULL), {columns} FROM {new} WHERE true "

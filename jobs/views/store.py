@@ -57,6 +57,9 @@ class RowStore(Protocol):
         dirty, and no other: one that shows a row that changed, before or after, in a column that the view reads there.
         `positions`: where reading goes on, kept with the rows. `cut`: what the rows are as of; see `frontier`.
         `now`: seconds, from which a delete's tombstone counts its age.
+
+        Of a view that is split, every shard is given every row and keeps its own. What it is given again must go on to
+        where it had come to before, until it publishes: of rows that it never kept it does not know the versions.
         """
 
     def positions(self) -> dict[Partition, int]:
@@ -74,13 +77,17 @@ class RowStore(Protocol):
     def frontier(self) -> str | None:
         """The newest cut of which every document is published; None where there is none yet."""
 
+    def counts(self) -> dict[str, int]:
+        """Table -> how many of its rows are kept here."""
+
     def dirty(self) -> int:
         """How many roots are not published yet."""
 
     def seed(self, documents: Iterable[tuple[str, str | None]]) -> None:
         """What has been published before this store was made, newest last for each key: compared, not repeated.
 
-        Before the first `published`. A document whose root is not in the log by then becomes a tombstone.
+        Before the first `published`; keys of other shards are left out. A document whose root is not in the log by
+        then becomes a tombstone.
         """
 
     def expire(self, before: int) -> int:

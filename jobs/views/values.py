@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from driftless.literals import Kind, Pattern, Value
 from driftless.table import Column
+from driftless.views.shard import shard_of
 from jobs.where import numeric_order
 
 _NOT_FINITE = {"NaN", "Infinity", "-Infinity"}
@@ -24,6 +25,7 @@ def register(connection: sqlite3.Connection) -> None:
     connection.create_function("df_numeric", 1, _numeric, deterministic=True)
     connection.create_function("df_float", 2, _float, deterministic=True)
     connection.create_function("df_moment", 1, _moment, deterministic=True)
+    connection.create_function("df_shard", 2, _shard, deterministic=True)
     connection.create_function("df_like", 2, _like, deterministic=True)
 
 
@@ -82,6 +84,10 @@ class SqliteWhere:
 
 def _text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
+
+
+def _shard(key: str | int | None, shards: int) -> int | None:
+    return None if key is None else shard_of(str(key), shards)
 
 
 def _numeric(text: str | None) -> str | None:

@@ -1,0 +1,93 @@
+"""Each example of docs/views.md: what it says of a document is what Postgres says, and what the row store makes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from ruamel.yaml import YAML
+
+from connectors.postgres import Postgres
+from driftless.views.declared import ViewConfig
+from driftless.views.resolve import Source, resolve
+from driftless.views.sql import select
+from driftless.views.tree import View
+from jobs.views.sqlite import SqliteRows
+from stack import Stack
+from tests.compare import parse, same
+from tests.conftest import fresh_database
+from tests.test_docs import blocks
+
+pytestmark = pytest.mark.server
+
+PAGE = Path(__file__).parent.parent / "docs" / "views.md"
+EXAMPLES = [
+    (block, after) for block, after in zip(blocks(PAGE), blocks(PAGE)[1:], strict=False) if block.kind == "yaml"
+]
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[tuple[psycopg.Connection, Postgres]]:
+    """The page's tables, on a server of this module's own."""
+    stack = Stack(f"test-{os.getpid()}-examples", servers=("postgres",))
+    try:
+        with (
+            fresh_database(stack.up().postgres) as dsn,
+            psycopg.connect(dsn, autocommit=True) as connection,
+            Postgres(dsn) as source,
+        ):
+            connection.execute("set timezone = 'UTC'")
+            connection.execute(next(block.text for block in blocks(PAGE) if block.kind == "sql").encode())
+            yield connection, source
+    finally:
+        stack.destroy()
+
+
+@pytest.mark.parametrize("place", range(len(EXAMPLES)), ids=lambda place: f"line {EXAMPLES[place][0].line}")
+def test_an_example_is_what_it_says(place: int, shop: tuple[psycopg.Connection, Postgres], tmp_path: Path) -> None:
+    connection, source = shop
+    declared, said = EXAMPLES[place]
+    assert said.kind == "json"
+    ((name, entry),) = YAML(typ="safe").load(declared.text)["views"].items()
+    names = ("customers", "orders", "order_lines", "products", "categories", "product_categories")
+    tables = {f"public.{table}": source.table(f"public.{table}") for table in names}
+    facts = Source({name: table for name, table in tables.items() if table is not None}, source.unique_keys)
+    view, problems = resolve(name, ViewConfig.model_validate(entry), facts)
+    assert problems == []
+    assert view is not None
+    wanted = parse(said.text)
+    by_postgres: dict[str, str] = dict(
+        connection.execute(f"select key, document::text from ({select(view)}) x".encode()).fetchall()
+    )
+    for documents in (by_postgres, _by_the_store(view, connection, tmp_path)):
+        found = [parse(documents[key]) for key in sorted(documents, key=int)]
+        assert same(found, wanted), found
+
+
+def test_unique_keys_are_those_that_hold_for_every_row(shop: tuple[psycopg.Connection, Postgres]) -> None:
+    connection, source = shop
+    connection.execute("create table keyed (a int, b int primary key, c text, d int, unique (c, a) include (d))")
+    connection.execute("create unique index on keyed (a) where d > 0")
+    connection.execute("create unique index on keyed (lower(c))")
+    connection.execute("create index on keyed (d)")
+    assert source.unique_keys("public.keyed") == [("b",), ("c", "a")]
+
+
+def _by_the_store(view: View, connection: psycopg.Connection, folder: Path) -> dict[str, str]:
+    store = SqliteRows.create(folder / "rows.db", view)
+    store.apply(((name, list(_rows(view, name, connection))) for name in view.tables), {})
+    done = store.assemble(100)
+    store.close()
+    return {key: document for key, document in done.writes if document is not None}
+
+
+def _rows(view: View, name: str, connection: psycopg.Connection) -> Iterator[tuple[Any, ...]]:
+    table = view.tables[name]
+    key = " || ',' || ".join(f"{column}::text" for column in table.key)
+    texts = ", ".join(f"to_jsonb({column.name})::text" for column in table.columns)
+    for key_text, *values in connection.execute(f"select {key}, {texts} from {table.full_name}".encode()):
+        yield (f"[{key_text}]" if len(table.key) > 1 else key_text, 1, 0, *values)

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from driftless.table import Column, Table
 from driftless.version import make_version
 from driftless.views.declared import ViewConfig
 from driftless.views.resolve import Source, resolve
 from driftless.views.shard import split_tables
+from driftless.views.sql import select
 from driftless.views.tree import View
 from jobs.views.sqlite import SqliteRows
 from jobs.views.store import RowsLost, Slice
@@ -236,6 +238,32 @@ def test_tombstones_are_forgotten_after_the_horizon_and_not_before_they_are_publ
     assert shop.store.expire(1001) == 1, "the order's delete is not published yet"
     assert shop.drain() == {"1": None}
     assert shop.store.expire(1001) == 1
+
+
+def test_what_an_epoch_left_behind_is_swept(shop: Shop) -> None:
+    shop.apply(shop.order(1, "open", 7), shop.order(2, "open", 7), shop.customer(7, "a"))
+    shop.drain()
+    anew = [shop.order(1, "paid", 7)]
+    shop.store.apply(anew, {}, swept={ORDERS: make_version(1, 4)})
+    found = shop.drain()
+    assert (sorted(found), found["2"]) == (["1", "2"], None)
+    shop.store.apply([], {}, swept={CUSTOMERS: make_version(2, 0)})
+    assert shop.drain() == {"1": {"id": 1, "status": "paid", "customer": None, "lines": []}}
+
+
+def test_a_table_may_have_as_many_columns_as_postgres_allows(tmp_path: Path) -> None:
+    columns = (Column("id", "int8"), *(Column(f"c{number}", "int4") for number in range(1599)))
+    wide = Table("public", "wide", columns, ("id",))
+    declared = {"root": "public.wide", "one": {"other": {"table": "public.wide", "by": "c0"}}}
+    view, _ = resolve("wide", ViewConfig.model_validate(declared), Source({wide.full_name: wide}, lambda _: [("id",)]))
+    assert view is not None
+    shop = Shop(tmp_path / "rows.db", view)
+    shop.apply(shop.row(wide.full_name, "1", **{column.name: 1 for column in columns}))
+    (document,) = shop.drain().values()
+    row = {column.name: 1 for column in columns}
+    assert document == {**row, "other": row}
+    assert select(view).count("jsonb_build_object") == 2 * 32 + 1
+    shop.store.close()
 
 
 def test_where_says_which_roots_have_a_document(tmp_path: Path) -> None:

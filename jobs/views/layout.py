@@ -18,6 +18,7 @@ from driftless.views.tree import Join, Node, View
 from driftless.where import parse
 from jobs.views.values import SqliteWhere, equal_sql, order_sql
 
+_CHAIN = 50
 _FIRST = 4
 """The parameters of a row: its key, version and whether it is a delete; then the columns' texts."""
 
@@ -184,11 +185,14 @@ def _key(kept: Kept, columns: Sequence[str]) -> str:
 
 def _members(node: Node, kept: Kept) -> str:
     """`"id":1,"status":"open"`: what the part shows, of a row that is not deleted."""
-    return " || ".join(
+    pieces = [
         f"{_literal(('' if not number else ',') + json.dumps(name, ensure_ascii=False) + ':')} "
         f"|| coalesce({kept.text(column)}, 'null')"
         for number, (name, column) in enumerate(node.fields.items())
-    )
+    ]
+    # SQLite counts how deep an expression is, and a long chain is deep.
+    some = [" || ".join(pieces[start : start + _CHAIN]) for start in range(0, len(pieces), _CHAIN)]
+    return some[0] if len(some) == 1 else " || ".join(f"({chain})" for chain in some)
 
 
 def _compared(kept: Kept, columns: Sequence[str], forms: Sequence[str]) -> str:

@@ -59,7 +59,7 @@ class SqliteRows:
         self._shard = shard
         if not path.is_file():
             raise self._lost("there is no file")
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=1000)
         try:
             with self._readable(transaction=False):
                 self._prepare()
@@ -111,6 +111,7 @@ class SqliteRows:
         positions: Mapping[Partition, int],
         cut: str | None = None,
         *,
+        swept: Mapping[str, int] | None = None,
         now: int = 0,
     ) -> None:
         with self._readable():
@@ -121,6 +122,8 @@ class SqliteRows:
                 self._run(f"DELETE FROM old_{kept.name}")
             for name, rows in changes:
                 self._connection.executemany(self._take_in(tables[name]), rows)
+            for name, version in (swept or {}).items():
+                self._run(_sweep(tables[name]), {"version": version})
             for kept in tables.values():
                 for statement in _store(kept):
                     self._run(statement, {"now": now})
@@ -310,6 +313,14 @@ class SqliteRows:
         """The first `apply` of which something is not published."""
         found = [self._run("SELECT min(since) FROM dirty WHERE large = ?", (large,)).fetchone()[0] for large in (0, 1)]
         return min((int(since) for since in found if since is not None), default=None)
+
+
+def _sweep(kept: Kept) -> str:
+    """A delete, older than all that is not swept, of each row that is."""
+    return (
+        f"INSERT INTO new_{kept.name} (key, version, gone) SELECT {kept.identity}, :version - 1, 1 FROM {kept.name} "
+        "WHERE version < :version AND gone IS NULL ON CONFLICT (key) DO NOTHING"
+    )
 
 
 def _store(kept: Kept) -> Iterator[str]:

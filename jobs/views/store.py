@@ -49,6 +49,7 @@ class RowStore(Protocol):
         positions: Mapping[Partition, int],
         cut: str | None = None,
         *,
+        swept: Mapping[str, int] | None = None,
         now: int = 0,
     ) -> None:
         """Take in whole transactions: rows by table, in any order, any number of times; all of it or nothing.
@@ -56,7 +57,8 @@ class RowStore(Protocol):
         A row that is not newer than what is stored changes nothing. Every root whose document could differ becomes
         dirty, and no other: one that shows a row that changed, before or after, in a column that the view reads there.
         `positions`: where reading goes on, kept with the rows. `cut`: what the rows are as of; see `frontier`.
-        `now`: seconds, from which a delete's tombstone counts its age.
+        `swept`: table -> version; what it has of before that and not of these changes is deleted: rows of an epoch
+        that has ended. `now`: seconds, from which a delete's tombstone counts its age.
 
         Of a view that is split, every shard is given every row and keeps its own. What it is given again must go on to
         where it had come to before, until it publishes: of rows that it never kept it does not know the versions.

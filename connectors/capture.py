@@ -17,6 +17,7 @@ from driftless.generation import generations
 from driftless.kafka import Kafka
 from driftless.registry import TopicLog, first_epoch, registered_log
 from driftless.table import Table
+from driftless.views.build import newest_build
 
 
 @dataclass
@@ -142,6 +143,7 @@ def plan_removal(config: Config, places: Places, state: State, existing: set[str
     actions = []
     for name in sorted({*state.under("epochs"), *state.under("snapshot")} - config.source.tables.keys()):
         following = sorted(_followers_of(name, state))
+        following += [f"view {view}" for view in config.views if name in _tables_of(view, state)]
         if following:
             raise ConfigError(
                 f"source.tables: {name} was taken out, but {', '.join(following)} still follows it",
@@ -158,6 +160,11 @@ def plan_removal(config: Config, places: Places, state: State, existing: set[str
         gone = dict.fromkeys(f"{kind}/{name}" for kind in ("table", "storage", "epochs", "snapshot"))
         actions.append(Action("forget", f"table {name}", do=bind(places.control.write, gone)))
     return actions
+
+
+def _tables_of(view: str, state: State) -> set[str]:
+    build = newest_build(state, view)
+    return set(build.view.tables) if build else set()
 
 
 def _followers_of(table: str, state: State) -> set[str]:

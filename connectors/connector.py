@@ -9,9 +9,9 @@ from driftless import names, quarantine
 from driftless.config import Config, milliseconds
 from driftless.marker import marker_sql
 from driftless.table import Column, Table, split_name
+from driftless.topics import COMMON, MAX_MESSAGE_BYTES, log_settings
 from driftless.types import refusal
 
-MAX_MESSAGE_BYTES = 16 << 20
 """The largest row that passes. A larger one stops the connector with its own message; nothing is skipped."""
 PRINTED = {"IntervalStyle": "postgres", "bytea_output": "hex", "lc_monetary": "C"}
 """How Debezium's sessions print values, whatever the server, the database or the role are set to."""
@@ -76,6 +76,8 @@ def connector_settings(
         "heartbeat.interval.ms": str(HEARTBEAT_MS),
         "heartbeat.action.query": marker_sql(),
         "tombstones.on.delete": "true",
+        # The end of each transaction, by which a document of several tables never shows half of one.
+        "provide.transaction.metadata": str(any(view.joined for view in config.views.values())).lower(),
         # Exactly once, one Kafka transaction a poll: a zombie task is fenced, a restarted one repeats nothing.
         "exactly.once.support": "required",
         "transaction.boundary": "poll",
@@ -94,7 +96,7 @@ def connector_settings(
         "transforms.row.type": "io.debezium.transforms.ExtractNewRecordState",
         # With `tombstone` the value keeps a schema, and the JSON converter writes the text `null` instead of none.
         "transforms.row.delete.tombstone.handling.mode": "delete-to-tombstone",
-        "transforms.row.add.headers": "op:op,source.ts_us:ts,source.lsn:lsn,source.txId:tx",
+        "transforms.row.add.headers": "op:op,source.ts_us:ts,source.lsn:lsn,source.txId:tx,source.sequence:seq",
         "transforms.row.add.headers.prefix": "",
         "errors.tolerance": "none",
     }
@@ -150,28 +152,27 @@ def _snapshot_select(table: Table) -> str:
 
 
 _FLEETING = {"cleanup.policy": "delete", "retention.ms": str(milliseconds("7d"))}
+_ENDS = {
+    "cleanup.policy": "delete",
+    # Only the newest are ever read, but those also when the source has been away for a month.
+    "retention.ms": "-1",
+    "retention.bytes": str(64 << 20),
+    "segment.bytes": str(16 << 20),
+}
 
 
 def topic_plan(config: Config) -> dict[str, tuple[int, dict[str, str]]]:
     """Every topic but the control topic: name -> (partitions, settings that must hold)."""
-    common = {"max.message.bytes": str(MAX_MESSAGE_BYTES)}
     plan: dict[str, tuple[int, dict[str, str]]] = {
         # Compacted: the newest marker, and the newest TRUNCATE of each table, are kept for whoever was away.
-        names.message_topic(config.name): (1, {**common, "cleanup.policy": "compact", "segment.ms": "600000"}),
+        names.message_topic(config.name): (1, {**COMMON, "cleanup.policy": "compact", "segment.ms": "600000"}),
         names.table_topic(config.name, names.signal_table(config.name)): (1, _FLEETING),
+        names.transaction_topic(config.name): (1, _ENDS),
         names.notification_topic(config.name): (1, _FLEETING),
-        names.quarantine_topic(config.name): (1, {**common, **quarantine.SETTINGS}),
-        names.heartbeat_topic(config.name): (1, {**common, "cleanup.policy": "compact", "segment.ms": "3600000"}),
+        names.quarantine_topic(config.name): (1, {**COMMON, **quarantine.SETTINGS}),
+        names.heartbeat_topic(config.name): (1, {**COMMON, "cleanup.policy": "compact", "segment.ms": "3600000"}),
     }
     for name, table in config.source.tables.items():
-        settings = {
-            **common,
-            "cleanup.policy": "compact",
-            "delete.retention.ms": str(milliseconds(table.retention)),
-            # The newest segment is never compacted; a day bounds how long an old version stays readable.
-            "segment.ms": str(milliseconds("1d")),
-            "max.compaction.lag.ms": str(milliseconds("1d")),
-            "min.cleanable.dirty.ratio": "0.3",
-        }
+        settings = log_settings(milliseconds(table.retention))
         plan[names.table_topic(config.name, name)] = (table.partitions or config.kafka.partitions, settings)
     return plan

@@ -10,12 +10,14 @@ from connectors.objects import missing_objects
 from connectors.places import Action, Places, bind
 from connectors.postgres import captured_tables, quoted
 from connectors.rights import missing_rights
+from connectors.views import plan_builds, plan_views_removal
 from driftless import names
 from driftless.config import Config
 from driftless.control import SETTINGS, State
 from driftless.errors import SourceError
 from driftless.generation import Generation, begin_facts, define, newest, next_number
 from driftless.table import Table
+from driftless.views.build import Build
 
 START_SECONDS = 120.0
 """How long `apply` waits for the connector to run: creating the slot waits for every open transaction."""
@@ -27,6 +29,7 @@ def make_plan(config: Config, places: Places, secret: str | None) -> list[Action
     existing = places.kafka.topics()
     state = places.control.read() if places.control.topic in existing else State({})
     capture = plan_capture(config, places, tables, state, existing)
+    building, builds = plan_builds(config, places, tables, state, capture.epochs)
     return [
         *_rights(config, places, tables),
         *_database(config, places, tables),
@@ -34,8 +37,10 @@ def make_plan(config: Config, places: Places, secret: str | None) -> list[Action
         *capture.facts,
         *_connector(config, places, secret, tables),
         # Followers wait for the epoch that a snapshot begins: so that whatever is interrupted, both come about.
-        *_followers(config, places, tables, state, capture.epochs),
+        *building,
+        *_followers(config, places, tables, state, capture.epochs, builds),
         *capture.snapshots,
+        *plan_views_removal(config, places, state, existing),
         *plan_removal(config, places, state, existing),
     ]
 
@@ -144,7 +149,12 @@ def _connector(config: Config, places: Places, secret: str | None, tables: dict[
 
 
 def _followers(
-    config: Config, places: Places, tables: dict[str, Table], state: State, epochs: dict[str, int]
+    config: Config,
+    places: Places,
+    tables: dict[str, Table],
+    state: State,
+    epochs: dict[str, int],
+    builds: dict[str, Build],
 ) -> list[Action]:
     actions = []
     for name in config.followers:
@@ -152,7 +162,8 @@ def _followers(
         if table is None:
             continue
         epoch = epochs[table.full_name]
-        wanted = define(config, name, table, number=next_number(state, name), epoch=epoch)
+        build = builds.get(config.followers[name].view)
+        wanted = define(config, name, table, number=next_number(state, name), epoch=epoch, build=build)
         before = newest(state, name)
         if before is not None and before.is_what(wanted):
             continue
@@ -175,5 +186,7 @@ def _changed(old: Generation, new: Generation) -> Iterator[str]:
         yield f"types of {', '.join(retyped)} changed"
     if (old.table.full_name, old.table.key) != (new.table.full_name, new.table.key):
         yield "its root or key changed"
+    elif old.build != new.build:
+        yield "its view is built anew"
     elif old.epoch != new.epoch:
         yield "its table is read anew"

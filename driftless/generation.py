@@ -13,6 +13,7 @@ from driftless.control import State
 from driftless.registry import registered_log
 from driftless.table import Table
 from driftless.types import refusal
+from driftless.views.build import Build, is_overtaken, newest_number
 from driftless.where import parse
 
 _ACCESS = {"url", "ca_certs", "retry_seconds", "request_seconds", "request_bytes", "request_documents", "connections"}
@@ -29,7 +30,8 @@ class Generation:
     """One build of a follower. Everything that following it needs but for the store's address and secrets.
 
     `table`: as it was when the generation was begun, with the columns that it shows. `epoch`: of the table's log, at
-    whose floor it begins. `by_itself`: promoted as soon as it is built and checked. `promoted_at`, `retired_at`:
+    whose floor it begins. `build`: of a view of several tables, whose topic it follows; 0 where it follows the table's
+    own. `by_itself`: promoted as soon as it is built and checked. `promoted_at`, `retired_at`:
     seconds since 1970, by the broker's clock, at which readers began and ceased to see it.
     """
 
@@ -42,6 +44,7 @@ class Generation:
     where: str | None
     fingerprint: str
     epoch: int = 1
+    build: int = 0
     by_itself: bool = True
     promoted_at: float | None = None
     retired_at: float | None = None
@@ -57,7 +60,7 @@ class Generation:
 
     def is_what(self, wanted: Generation) -> bool:
         """Whether it holds what another would: built of the same, from the same epoch."""
-        return (self.fingerprint, self.epoch) == (wanted.fingerprint, wanted.epoch)
+        return (self.fingerprint, self.epoch, self.build) == (wanted.fingerprint, wanted.epoch, wanted.build)
 
     def settings(self, entry: FollowerConfig) -> dict[str, Any]:
         """The sink's configuration: what this generation was begun with, reached as sync.yaml says now."""
@@ -65,9 +68,19 @@ class Generation:
 
 
 def define(
-    config: Config, follower: str, table: Table, *, number: int = 1, epoch: int = 1, by_itself: bool = True
+    config: Config,
+    follower: str,
+    table: Table,
+    *,
+    number: int = 1,
+    epoch: int = 1,
+    by_itself: bool = True,
+    build: Build | None = None,
 ) -> Generation:
-    """The generation that the configuration and the table ask for, from that epoch of the table's log."""
+    """The generation that the configuration and the table ask for, from that epoch of the table's log.
+
+    `build`: of its view, where that takes several tables; its documents are then as that makes them.
+    """
     entry = config.followers[follower]
     fields = view_fields(config, entry.view, table)
     where = config.views[entry.view].where
@@ -83,9 +96,11 @@ def define(
         "types": {column.name: [column.type, column.array] for column in table.columns},
         "sink": sink,
         **({"where": where} if where else {}),
+        **({"built": build.view.fingerprint} if build else {}),
     }
     digest = hashlib.sha256(json.dumps(built_from, sort_keys=True).encode()).hexdigest()[:16]
-    return Generation(number, entry.view, table, entry.kind, fields, sink, where, digest, epoch, by_itself)
+    generation = Generation(number, entry.view, table, entry.kind, fields, sink, where, digest, epoch)
+    return replace(generation, build=build.number if build else 0, epoch=1 if build else epoch, by_itself=by_itself)
 
 
 def generations(state: State, follower: str) -> dict[int, Generation]:
@@ -107,20 +122,27 @@ def label(follower: str, number: int) -> str:
 
 def registered(generation: Generation, state: State) -> bool:
     """Whether the epoch that it begins with is there: while a snapshot is being taken, it is not yet."""
+    if generation.build:
+        return state.get(f"view/{generation.view}/{generation.build}") is not None
     log = registered_log(state, generation.table.full_name)
     return log is not None and generation.epoch <= log.newest.number
 
 
 def overtaken(generation: Generation, state: State) -> bool:
-    """Whether its table's log has begun anew since: then it still holds rows whose deletion no record tells."""
+    """Whether the log of a table has begun anew since: then it still holds rows whose deletion no record tells."""
+    if generation.build:
+        return is_overtaken(state, generation.view, generation.build)
     log = registered_log(state, generation.table.full_name)
     return log is not None and generation.epoch < log.newest.number
 
 
-def renewed(generation: Generation, state: State, follower: str, epoch: int) -> Generation:
-    """The same once more, from a later epoch."""
-    number = next_number(state, follower)
-    return replace(generation, number=number, epoch=epoch, by_itself=True, promoted_at=None, retired_at=None)
+def renewed(generation: Generation, state: State, follower: str) -> Generation:
+    """The same once more, from the newest epoch, or of the newest build of its view."""
+    fresh = replace(generation, number=next_number(state, follower), by_itself=True, promoted_at=None, retired_at=None)
+    if generation.build:
+        return replace(fresh, build=newest_number(state, generation.view))
+    log = registered_log(state, generation.table.full_name)
+    return fresh if log is None else replace(fresh, epoch=log.newest.number)
 
 
 def next_number(state: State, follower: str) -> int:

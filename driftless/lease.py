@@ -69,11 +69,7 @@ class Lease:
 
         Not where another runner has taken over since: it would be the one that is fenced.
         """
-        fact = self._control.read().facts.get(self._key)
-        if fact is not None:
-            token = int(str(fact.value["token"]))
-            if token > self.token or (token == self.token and _holder(fact) != self._holder):
-                raise self._fenced()
+        self.confirm()
         settings: dict[str, Setting] = {
             "transactional.id": names.lease_id(self._control.pipeline, self.follower),
             "transaction.timeout.ms": int(LEASE_SECONDS * 1000),
@@ -81,6 +77,14 @@ class Lease:
         self._producer = self._control.kafka.producer(**settings)
         self._producer.init_transactions(TIMEOUT)
         return self._producer
+
+    def confirm(self) -> None:
+        """Raise Fenced where another runner has taken over since. Any thread may ask."""
+        fact = self._control.read().facts.get(self._key)
+        if fact is not None:
+            token = int(str(fact.value["token"]))
+            if token > self.token or (token == self.token and _holder(fact) != self._holder):
+                raise self._fenced()
 
     def write(self, facts: Mapping[str, dict[str, object] | None], *, held: bool = True) -> None:
         """Renew the lease and write facts with it, all or none. Raises Fenced when another runner took over.

@@ -32,6 +32,21 @@ def message_topic(pipeline: str) -> str:
     return f"{pipeline}.message"
 
 
+def transaction_topic(pipeline: str) -> str:
+    """Where Debezium tells of the beginning and the end of each transaction."""
+    return f"{pipeline}.transaction"
+
+
+def view_topic(pipeline: str, view: str, build: int) -> str:
+    """The log of a view of several tables, one for each build of it."""
+    return f"{pipeline}.view.{view}.{build}"
+
+
+def view_lease(view: str, shard: int = 0) -> str:
+    """What the lease of a view, or of a shard of it, is called, so that a follower may have the view's name."""
+    return f"view {view}/{shard}" if shard else f"view {view}"
+
+
 def heartbeat_topic(pipeline: str) -> str:
     return f"__debezium-heartbeat.{pipeline}"
 

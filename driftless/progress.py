@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
@@ -24,7 +24,7 @@ class Standing(Protocol):
     def state(self) -> str: ...
 
     @property
-    def positions(self) -> Mapping[int, int]: ...
+    def positions(self) -> Mapping[Any, int]: ...
 
     @property
     def done(self) -> int: ...

@@ -9,7 +9,9 @@ from typing import Any
 from driftless.config import Config
 from driftless.control import State
 from driftless.lsn import format_lsn, parse_lsn
+from driftless.names import view_lease
 from driftless.request import is_running
+from driftless.views.build import newest_number, standings
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class SourceStatus:
 def status(config: Config, state: State, source: SourceStatus, now: float) -> dict[str, Any]:
     """The contract's JSON. `now`: the broker's time, by which leases are judged."""
     followers = [_follower(config, name, state, source, now) for name in config.followers]
-    views = [_view(name, followers) for name in config.views]
+    views = [_built(name, state, now) if view.joined else _view(name, followers) for name, view in config.views.items()]
     lsn = None if source.lsn is None else format_lsn(source.lsn)
     return {
         "pipeline": config.name,
@@ -100,6 +102,28 @@ def _view(name: str, followers: list[dict[str, Any]]) -> dict[str, Any]:
         "frontier_lsn": max(seen, key=parse_lsn, default=None),
         "lag_records": 0,
         "dirty": 0,
+    }
+
+
+def _built(name: str, state: State, now: float) -> dict[str, Any]:
+    """A view of several tables, by its newest build: as far as the last of its shards."""
+    number = newest_number(state, name)
+    shards = standings(state, name, number)
+    states = []
+    for shard, fact in enumerate(shards):
+        said = str(fact.get("state", "stopped"))
+        states.append(said if said == "failed" or is_running(state, view_lease(name, shard), now) else "stopped")
+    reached = [fact.get("frontier_lsn") for fact in shards]
+    return {
+        "name": name,
+        "state": next(
+            (s for s in ("failed", "stopped", "bootstrapping") if s in states), "live" if states else "stopped"
+        ),
+        "generation": number or None,
+        "frontier_lsn": min(reached, key=parse_lsn) if reached and None not in reached else None,
+        "lag_records": max((fact.get("lag_records") or 0 for fact in shards), default=None),
+        "dirty": sum(fact.get("dirty") or 0 for fact in shards),
+        "trouble": "; ".join(str(fact["trouble"]) for fact in shards if fact.get("trouble")) or None,
     }
 
 

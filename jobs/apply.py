@@ -145,7 +145,7 @@ def apply_slice(
             return _on_driver(*head.read(source, part.begin, part.end), sink, generation, part)
         return _on_executors(read_slice(spark, source, part.begin, part.end), spec, generation, part)
     except PySparkException as exc:
-        raise _spark_error(exc) from exc
+        raise spark_error(exc) from exc
 
 
 def count_documents(spark: SparkSession, source: LogSource, begin: Offsets, end: Offsets) -> int:
@@ -157,7 +157,7 @@ def count_documents(spark: SparkSession, source: LogSource, begin: Offsets, end:
     try:
         return newest.where("present").count()
     except PySparkException as exc:
-        raise _spark_error(exc) from exc
+        raise spark_error(exc) from exc
 
 
 def _on_driver(end: Offsets, writes: pa.Table, sink: Sink, generation: int, part: Slice) -> Outcome:
@@ -207,7 +207,7 @@ def _as_rows(applied: Applied, passed: list[tuple[str, int]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=_RESULT_ARROW)
 
 
-def _spark_error(exc: PySparkException) -> SyncError:
+def spark_error(exc: PySparkException) -> SyncError:
     """A record that cannot be read is the log's fault; whatever else Spark trips over may pass."""
     text = str(exc)
     marker = "[USER_RAISED_EXCEPTION]"

@@ -19,7 +19,7 @@ from jobs.sqltext import literal as _literal
 from jobs.sqltext import quote as _quote
 
 LACKING = "a large value is missing that an UPDATE left alone: replica identity is not full"
-_BROKEN = "_broken".ljust(64, "_")
+BROKEN = "_broken".ljust(64, "_")
 """Where Spark puts the text of a record that does not fit its schema. Longer than the name of a column can be."""
 
 
@@ -43,21 +43,21 @@ def writes_sql(
     """
     read = {*fields.values(), *(where.columns if where else ())}
     wanted = [column for column in table.columns if column.name in read]
-    keys = [_column(table, name) for name in table.key]
+    keys = [column_of(table, name) for name in table.key]
     parse = [
-        f"from_json(CAST(key AS STRING), {_schema(keys)}) AS k",
-        f"from_json(CAST(value AS STRING), {_schema(wanted)}) AS r",
+        f"from_json(CAST(key AS STRING), {schema(keys)}) AS k",
+        f"from_json(CAST(value AS STRING), {schema(wanted)}) AS r",
         "value IS NULL AS gone",
-        f"{_version(log)} AS version",
+        f"{version_sql(log)} AS version",
         f"concat({_literal(log.topic)}, '/', `partition`, '/', `offset`) AS place",
     ]
-    parse.append(f"{_lacking(table, unavailable)} AS lacking")
+    parse.append(f"{lacking_sql(table, unavailable)} AS lacking")
     missing = " OR ".join(f"k.{_quote(name)} IS NULL" for name in table.key)
     shape = [
         f"CASE WHEN k IS NULL OR {missing} THEN raise_error(concat(place, ': the key cannot be decoded')) "
-        f"ELSE {_key(keys)} END AS key",
+        f"ELSE {key_sql(keys)} END AS key",
         "version",
-        f"CASE WHEN gone THEN NULL WHEN r IS NULL OR r.{_BROKEN} IS NOT NULL "
+        f"CASE WHEN gone THEN NULL WHEN r IS NULL OR r.{BROKEN} IS NOT NULL "
         f"THEN raise_error(concat(place, ': the row cannot be decoded: the table may have changed')) "
         f"WHEN lacking THEN raise_error(concat(place, ': {LACKING}')) "
         f"{f'WHEN NOT coalesce({where.sql}, false) THEN NULL ' if where else ''}"
@@ -66,7 +66,13 @@ def writes_sql(
     return parse, shape
 
 
-def _lacking(table: Table, unavailable: str) -> str:
+def documents_sql(log: TopicLog) -> tuple[list[str], list[str]]:
+    """The same for a view's own topic, whose records are documents already."""
+    text = "CAST(value AS STRING) AS document"
+    return ["CAST(key AS STRING) AS key", f"{version_sql(log)} AS version", text], ["key", "version", "document"]
+
+
+def lacking_sql(table: Table, unavailable: str) -> str:
     """Whether a value is missing that the UPDATE left alone: as text, or in the hexadecimal digits of a bytea."""
     if not unavailable or not table.needs_full_identity:
         return "false"
@@ -74,7 +80,7 @@ def _lacking(table: Table, unavailable: str) -> str:
     return " OR ".join(f"contains(CAST(value AS STRING), {_literal(text)})" for text in texts)
 
 
-def _column(table: Table, name: str) -> Column:
+def column_of(table: Table, name: str) -> Column:
     column = table.column(name)
     if column is None:
         raise ValueError(f"{table.full_name} has no column {name}")
@@ -88,15 +94,15 @@ def _rule(column: Column) -> TypeRule:
     return rule
 
 
-def _schema(columns: list[Column]) -> str:
+def schema(columns: list[Column]) -> str:
     parts = []
     for column in columns:
         log = _rule(column).log
         parts.append(f"{_quote(column.name)} {f'array<{log}>' if column.array else log}")
-    return _literal(", ".join([*parts, f"{_BROKEN} string"])) + f", map('columnNameOfCorruptRecord', '{_BROKEN}')"
+    return _literal(", ".join([*parts, f"{BROKEN} string"])) + f", map('columnNameOfCorruptRecord', '{BROKEN}')"
 
 
-def _version(log: TopicLog) -> str:
+def version_sql(log: TopicLog) -> str:
     """The epoch by the record's partition and offset, packed with the offset as `make_version` does."""
     newest, *older = reversed(log.epochs)
     epoch = f"{newest.number}L"
@@ -111,16 +117,16 @@ def _version(log: TopicLog) -> str:
     return f"shiftleft({epoch}, {OFFSET_BITS}) | `offset`"
 
 
-def _key(columns: list[Column]) -> str:
+def key_sql(columns: list[Column]) -> str:
     """One column: its value's text. Several: a compact JSON array of their values."""
     if len(columns) == 1:
-        value = _value(columns[0], f"k.{_quote(columns[0].name)}")
+        value = value_sql(columns[0], f"k.{_quote(columns[0].name)}")
         return f"CAST({value.sql} AS STRING)"
-    parts = [_json(_value(column, f"k.{_quote(column.name)}")) for column in columns]
+    parts = [json_text(value_sql(column, f"k.{_quote(column.name)}")) for column in columns]
     return "concat('[', concat_ws(',', " + ", ".join(parts) + "), ']')"
 
 
-def _json(value: Value) -> str:
+def json_text(value: Value) -> str:
     """JSON text of one value that is not null."""
     # to_json writes objects and arrays only: cut the brackets of an array of one.
     return value.sql if value.json else f"regexp_replace(to_json(array({value.sql})), '^.|.$', '')"
@@ -130,7 +136,7 @@ def _document(table: Table, fields: Mapping[str, str]) -> str:
     """The document's JSON text: one `to_json` for what Spark writes right, and finished pieces after it."""
     plain, finished = [], []
     for name, column_name in fields.items():
-        value = _value(_column(table, column_name), f"r.{_quote(column_name)}")
+        value = value_sql(column_of(table, column_name), f"r.{_quote(column_name)}")
         if value.json:
             finished.append(f"{_literal(_member(name))}, coalesce({value.sql}, 'null')")
         else:
@@ -148,7 +154,7 @@ def _member(name: str) -> str:
     return json.dumps(name, ensure_ascii=False) + ":"
 
 
-def _value(column: Column, sql: str) -> Value:
+def value_sql(column: Column, sql: str) -> Value:
     rule = _rule(column)
     if not column.array:
         return _scalar(rule.form, sql, column)

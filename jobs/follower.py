@@ -19,6 +19,7 @@ from driftless.lease import Lease
 from driftless.quarantine import QuarantineLog
 from driftless.registry import registered_log
 from driftless.request import requests
+from driftless.views.build import newest_build
 from jobs.answer import Answers
 from jobs.follow import Follow
 from jobs.frontier import FrontierReader, Pending
@@ -28,6 +29,7 @@ from jobs.spark import cancel
 from jobs.standing import Progress
 from jobs.tail import Tail
 from jobs.truncation import truncated
+from jobs.views.standing import frontier_of
 
 _log = logging.getLogger(__name__)
 RENEW_SECONDS = 2.0
@@ -37,13 +39,14 @@ Facts = dict[str, dict[str, object] | None]
 
 @dataclass
 class _Running:
-    """`refused`: why its last promotion did not come about."""
+    """`refused`: why its last promotion did not come about. `told`: the newest position that its view has told of."""
 
     generation: Generation
     follow: Follow
     pending: Pending
     thread: threading.Thread
     refused: SyncError | None = None
+    told: int = 0
 
     @property
     def progress(self) -> Progress:
@@ -211,6 +214,7 @@ class Follower:
             r.generation = known[n]
             if paused != r.follow.hold.is_set():
                 (r.follow.hold.set if paused else r.follow.hold.clear)()
+        self._hear_of_views(state)
         facts = self._follow_the_store(state.now)
         if not paused:
             facts |= self._follow_the_epoch(state)
@@ -226,7 +230,10 @@ class Follower:
     def _start(self, generation: Generation, state: State) -> None:
         shared = self._shared
         job = make_job(shared.config, self.name, generation, state, shared.kafka)
-        pending = shared.frontiers.follow(job.log.topic, job.log.partitions, job.log.newest.lsn)
+        if generation.build:
+            pending = Pending(job.log.topic, job.log.partitions, 0)
+        else:
+            pending = shared.frontiers.follow(job.log.topic, job.log.partitions, job.log.newest.lsn)
         quarantine = Quarantine(shared.quarantine, self.name, generation.number)
         follow = Follow(job, shared.kafka, shared.spark, shared.head, pending, self.lease.token, quarantine)
         if state.get(f"paused/{self.name}") is not None:
@@ -248,28 +255,44 @@ class Follower:
             # The lease must not run out meanwhile.
             cancel(self._shared.spark, r.follow.group)
             r.thread.join(5.0)
-        self._shared.frontiers.leave(r.pending)
+        if not r.generation.build:
+            self._shared.frontiers.leave(r.pending)
+
+    def _hear_of_views(self, state: State) -> None:
+        """Hand on how far the builds of a view are that this follower reads."""
+        for r in self._running.values():
+            if r.generation.build:
+                frontier = frontier_of(state, r.generation.view, r.generation.build, r.pending.topic)
+                if frontier is not None and frontier.marker.lsn > r.told:
+                    r.told = frontier.marker.lsn
+                    r.pending.add(frontier)
 
     def _follow_the_epoch(self, state: State) -> Facts:
         """Where the table's log has begun anew, begin a generation from there: the present ones hold what is gone."""
         if not self._known:
             return {}
         newest = self._known[max(self._known)]
-        root = newest.table.full_name
-        log = registered_log(state, root)
-        if log is None:
-            return {}
         for r in self._running.values():
             if overtaken(r.generation, state):
                 r.follow.silent.set()  # it cannot hold what the new epoch says
         if overtaken(newest, state):
-            why = log.newest.why
-            _log.warning("%s: %s: %s; a new generation is built from there", self.name, root, why)
-            return begin_facts(self.name, renewed(newest, state, self.name, log.newest.number))
+            _log.warning("%s: %s; a new generation is built from there", self.name, self._why_anew(newest, state))
+            return begin_facts(self.name, renewed(newest, state, self.name))
+        log = registered_log(state, newest.table.full_name)
+        if newest.build or log is None:
+            return {}  # whoever runs the view looks after its tables
         truncation = self._shared.frontiers.truncation(log.topic)
         if truncation is None or truncation.lsn <= log.newest.lsn:
             return {}
-        return truncated(self._shared.kafka, log, truncation).fact(root)
+        return truncated(self._shared.kafka, log, truncation).fact(newest.table.full_name)
+
+    @staticmethod
+    def _why_anew(generation: Generation, state: State) -> str:
+        if generation.build:
+            build = newest_build(state, generation.view)
+            return build.why if build else ""
+        log = registered_log(state, generation.table.full_name)
+        return f"{generation.table.full_name}: {log.newest.why}" if log else ""
 
     # -- promoting and dropping ---------------------------------------------------------------------------------
 

@@ -8,11 +8,12 @@ from driftless.control import State
 from driftless.errors import ConfigError, SourceError
 from driftless.generation import Generation
 from driftless.kafka import Kafka
-from driftless.registry import registered_log
+from driftless.registry import TopicLog, registered_log
 from driftless.sink import SinkContext
+from driftless.views.build import Build
 from driftless.where import parse as parse_where
 from jobs.apply import LogSource, SinkSpec, kafka_options
-from jobs.decode import writes_sql
+from jobs.decode import documents_sql, writes_sql
 from jobs.standing import Job
 from jobs.where import log_filter
 from sinks import config_model
@@ -21,11 +22,6 @@ from sinks import config_model
 def make_job(config: Config, follower: str, generation: Generation, state: State, kafka: Kafka) -> Job:
     """Everything that following a generation needs, from the control topic and the configuration: no database."""
     entry = config.followers[follower]
-    root = generation.table.full_name
-    whole = registered_log(state, root)
-    if whole is None:
-        raise SourceError(f"the table {root} is not captured any more", hint="run `driftless plan`")
-    log = whole.upto(generation.epoch)
     context = SinkContext(config.name, follower, generation.table.key)
     settings = generation.settings(entry)
     try:
@@ -33,13 +29,34 @@ def make_job(config: Config, follower: str, generation: Generation, state: State
         store.validate_for(context)
     except ValueError as exc:
         raise ConfigError(f"followers.{follower}.{generation.kind}: {exc}") from None
-    keep = None if generation.where is None else log_filter(parse_where(generation.where), generation.table)
-    parse, shape = writes_sql(
-        generation.table, generation.fields, log, keep, unavailable=names.unavailable(config.name)
-    )
+    log, parse, shape, retention = (_of_view if generation.build else _of_table)(config, generation, state)
     source = LogSource(log.topic, kafka_options(kafka.settings(), follower), tuple(parse), tuple(shape))
-    captured = config.source.tables.get(root)
-    retention = milliseconds(captured.retention if captured else "7d") / 1000
     spec = SinkSpec(generation.kind, settings, context)
     checked = generation.number > 1 and not store.expires
     return Job(follower, generation.view, generation.number, log, source, spec, retention, checked)
+
+
+_Log = tuple[TopicLog, list[str], list[str], float]
+"""A log, the two steps that make writes of it, and the seconds for which it keeps deletes."""
+
+
+def _of_table(config: Config, generation: Generation, state: State) -> _Log:
+    root = generation.table.full_name
+    whole = registered_log(state, root)
+    if whole is None:
+        raise SourceError(f"the table {root} is not captured any more", hint="run `driftless plan`")
+    log = whole.upto(generation.epoch)
+    keep = None if generation.where is None else log_filter(parse_where(generation.where), generation.table)
+    unavailable = names.unavailable(config.name)
+    parse, shape = writes_sql(generation.table, generation.fields, log, keep, unavailable=unavailable)
+    captured = config.source.tables.get(root)
+    return log, parse, shape, milliseconds(captured.retention if captured else "7d") / 1000
+
+
+def _of_view(_: Config, generation: Generation, state: State) -> _Log:
+    fact = state.get(f"view/{generation.view}/{generation.build}")
+    build = None if fact is None else Build.from_json(generation.build, fact)
+    if build is None or build.log is None:
+        raise SourceError(f"build {generation.build} of the view {generation.view} is not there any more")
+    parse, shape = documents_sql(build.log)
+    return build.log, parse, shape, build.retention / 1000

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
+from driftless import names
 from driftless.config import Config
 from driftless.control import Control, State
 from driftless.errors import SourceError, SyncError
@@ -20,11 +21,14 @@ from driftless.lease import Lease
 from driftless.quarantine import QuarantineLog
 from driftless.request import ControlReader
 from driftless.table import Table
+from driftless.views.build import Build
 from jobs.follower import Follower, Shared
 from jobs.frontier import FrontierReader
 from jobs.spark import session, stop
 from jobs.standing import Progress
 from jobs.tail import Tail
+from jobs.views.standing import BuildProgress
+from jobs.views.viewer import Viewer
 
 _log = logging.getLogger(__name__)
 TURN_SECONDS = 0.05
@@ -38,14 +42,26 @@ class Runner:
     `end` may be called from a signal handler.
     """
 
-    def __init__(self, config: Config, followers: Sequence[str], jars: Sequence[Path], *, memory: str = "1g") -> None:
+    def __init__(
+        self,
+        config: Config,
+        followers: Sequence[str],
+        jars: Sequence[Path],
+        *,
+        views: Sequence[tuple[str, int]] = (),
+        rows: Path = Path("rows"),
+        memory: str = "1g",
+    ) -> None:
+        """`views`: shards of views of several tables that are built here; `rows`: the folder for what they keep."""
         self._config = config
         self._followers = followers
+        self._views = views
+        self._rows = rows
         self._jars = jars
         self._memory = memory
         self._stop = threading.Event()
         self._under_way = False
-        self.progress: list[Progress] = []
+        self.progress: list[Progress | BuildProgress] = []
 
     def end(self) -> bool:
         """Let `run` finish or cancel what is under way, give the leases back, and return.
@@ -75,9 +91,9 @@ class Runner:
             report(line)
         frontiers = FrontierReader(kafka, self._config.name)
         leases: list[Lease] = []
-        followers: list[Follower] = []
+        followers: list[Follower | Viewer] = []
         with ExitStack() as ending:
-            for name in self._followers:
+            for name in (*self._followers, *(names.view_lease(*view) for view in self._views)):
                 leases.append(Lease(control, name, on_wait=report))
                 ending.callback(_give_back, leases[-1])
             reader = ending.enter_context(ControlReader(control))
@@ -86,7 +102,12 @@ class Runner:
             self._under_way = True
             quarantine = QuarantineLog(kafka, self._config.name)
             shared = Shared(self._config, kafka, spark, Tail(spark), frontiers, quarantine)
-            for name, lease in zip(self._followers, leases, strict=True):
+            for (view, shard), lease in zip(self._views, leases[len(self._followers) :], strict=True):
+                viewer = Viewer(self._config, view, lease, kafka, spark, shared.head, frontiers, self._rows, shard)
+                viewer.begin(reader.state)
+                followers.append(viewer)
+                self.progress += viewer.progress
+            for name, lease in zip(self._followers, leases, strict=False):
                 follower = Follower(shared, name, lease, self.progress.append)
                 follower.begin(reader.state)
                 followers.append(follower)
@@ -105,7 +126,7 @@ class Runner:
 
     def _watch(
         self,
-        followers: list[Follower],
+        followers: list[Follower | Viewer],
         reader: ControlReader,
         until_lsn: int | None,
         until_caught_up: bool,
@@ -153,15 +174,18 @@ def unapplied(config: Config, followers: Sequence[str], state: State) -> Iterato
         begun, fact = newest(state, name), state.get(f"table/{config.table_of(name)}")
         if begun is None or fact is None:
             continue
-        if begun.fingerprint != define(config, name, Table.from_json(fact)).fingerprint:
+        built = state.get(f"view/{begun.view}/{begun.build}")
+        build = None if built is None else Build.from_json(begun.build, built)
+        if begun.fingerprint != define(config, name, Table.from_json(fact), build=build).fingerprint:
             yield f"{name}: sync.yaml differs from what is followed; see `driftless plan`; `driftless apply` rebuilds"
 
 
-def _caught_up(progress: Progress, lsn: int | None) -> bool:
+def _caught_up(progress: Progress | BuildProgress, lsn: int | None) -> bool:
     if progress.error is not None or progress.state == "paused":
         return True
     return (
         progress.state == "live"
         and progress.lag == 0
+        and not getattr(progress, "dirty", 0)
         and (lsn is None or (progress.marker is not None and progress.marker.lsn >= lsn))
     )

@@ -16,14 +16,23 @@ REACH_SECONDS = 0.5
 
 def followers(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names in the file, without those on the line; the file need not be right otherwise."""
+    return _names(ctx, "followers", incomplete)
+
+
+def _names(ctx: typer.Context, section: str, incomplete: str) -> list[str]:
     from driftless.yamlfile import YamlFile
 
     try:
-        found = YamlFile(_file(ctx)).data.get("followers")
+        found = YamlFile(_file(ctx)).data.get(section)
     except SyncError:
         return []
     named = ctx.params.get("names") or ()
     return _beginning(incomplete, (name for name in found if name not in named) if isinstance(found, dict) else ())
+
+
+def followers_and_views(ctx: typer.Context, incomplete: str) -> list[str]:
+    """What may be run."""
+    return followers(ctx, incomplete) + _names(ctx, "views", incomplete)
 
 
 def generations(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -18,6 +18,7 @@ from driftless.generation import Generation, begin_facts, define, generations, n
 from driftless.kafka import Offsets
 from driftless.registry import TopicLog
 from driftless.table import Table
+from driftless.views.build import newest_build
 
 Follower = Annotated[
     str, typer.Argument(help="The follower's name in sync.yaml.", metavar="FOLLOWER", autocompletion=complete.followers)
@@ -65,7 +66,9 @@ def _begin(config: Config, control: Control, state: State, follower: str, *, by_
         raise SinkError(f"{follower} is paused", hint=f"`driftless resume {follower}` first")
     epoch = TopicLog.from_json(_of_table(config, state, follower, "epochs")).newest.number
     number = next_number(state, follower)
-    wanted = define(config, follower, table, number=number, epoch=epoch, by_itself=by_itself)
+    view = config.followers[follower].view
+    build = newest_build(state, view) if config.views[view].joined else None
+    wanted = define(config, follower, table, number=number, epoch=epoch, by_itself=by_itself, build=build)
     begun = newest(state, follower)
     if begun is not None and begun.is_what(wanted) and begun.by_itself == by_itself:
         fact = state.get(f"follower/{follower}/{begun.number}") or {}

@@ -12,17 +12,20 @@ from typing import Annotated, Any
 import typer
 
 from driftless.cli import complete
-from driftless.cli.base import SYNC, File, app, chosen, err, interrupt, load, reach, say
+from driftless.cli.base import SYNC, File, app, err, interrupt, load, reach, say
 from driftless.cli.watch import CatalogueWatch
 from driftless.config import Config
-from driftless.errors import SourceError
+from driftless.errors import ConfigError, SourceError
+from driftless.yamlfile import did_you_mean
 
 
 @app.command()
 def run(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Followers to run; all if none is named.", autocompletion=complete.followers),
+        typer.Argument(
+            help="Followers and views to run; all if none is named.", autocompletion=complete.followers_and_views
+        ),
     ] = None,
     file: File = SYNC,
     until_caught_up: Annotated[bool, typer.Option("--until-caught-up", help="End when all is applied.")] = False,
@@ -32,29 +35,58 @@ def run(
 
     Example: `driftless run`
 
+    A view of several tables, or one shard of it, without its followers: `driftless run order`, `driftless run order/2`
+
     One follower in a process of its own: `driftless run product-search --memory 2g`
 
     Build all and end: `driftless run --until-caught-up`
     """
     config = load(file)
-    followers = chosen(config, names or [])
+    followers, views = runnable(config, names or [])
     try:
         until_lsn = _position_to_reach(config) if until_caught_up else None
-        run_here(config, followers, memory=memory, until_lsn=until_lsn, until_caught_up=until_caught_up)
+        run_here(config, followers, views=views, memory=memory, until_lsn=until_lsn, until_caught_up=until_caught_up)
     except KeyboardInterrupt:
         if until_caught_up:
             raise
 
 
-def run_here(config: Config, followers: list[str], *, memory: str = "1g", **until: Any) -> bool:
-    """Run followers in this process, until a signal or as `Runner.run` has it; whether it was a signal.
+def runnable(config: Config, given: list[str]) -> tuple[list[str], list[tuple[str, int]]]:
+    """The followers, and the shards of views of several tables, that are named; all if nothing is."""
+    shards = {name: range(view.shards) for name, view in config.views.items() if view.joined}
+    if not given:
+        return list(config.followers), [(name, shard) for name, all_ in shards.items() for shard in all_]
+    views = []
+    for name in given:
+        view, _, shard = name.partition("/")
+        if view in shards and not shard:
+            views += [(view, n) for n in shards[view]]
+        elif view in shards and shard.isdecimal() and int(shard) in shards[view]:
+            views.append((view, int(shard)))
+        elif view in shards:
+            raise ConfigError(f"the view `{view}` has no shard `{shard}`: there are 0 to {len(shards[view]) - 1}")
+        elif name in config.views and name not in config.followers:
+            raise ConfigError(
+                f"the view `{name}` is of one table: its followers read the table's log, nobody builds it"
+            )
+        elif name not in config.followers:
+            known = did_you_mean(name, [*config.followers, *shards])
+            raise ConfigError(f"there is no follower or view of several tables `{name}`{known}")
+    return [name for name in given if name in config.followers], views
+
+
+def run_here(
+    config: Config, followers: list[str], *, views: Sequence[tuple[str, int]] = (), memory: str = "1g", **until: Any
+) -> bool:
+    """Run followers and build views here, until a signal or as `Runner.run` has it; whether it was a signal.
 
     Raises KeyboardInterrupt where the signal comes before anything is followed.
     """
     from driftless.progress import show
     from jobs.runner import Runner
+    from stack import stack_home
 
-    runner = Runner(config, followers, spark_jars(), memory=memory)
+    runner = Runner(config, followers, spark_jars(), views=views, rows=stack_home() / "rows", memory=memory)
     interrupted = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:

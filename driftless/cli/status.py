@@ -72,15 +72,24 @@ def status_command(
         out.print(_shown(facts), soft_wrap=True)
     if facts["source"]["lsn"] is None:
         raise typer.Exit(UNREACHABLE)
-    raise typer.Exit(NO if any(f["state"] == "failed" for f in facts["followers"]) else YES)
+    raise typer.Exit(NO if any(f["state"] == "failed" for f in (*facts["followers"], *facts["views"])) else YES)
 
 
 def _shown(facts: dict[str, Any]) -> Group:
     """The table, and below it what has changed at the source, and what followers wait for or ended with."""
     changed = facts["source"]["changed"].items()
     lines = [f"{table} changed: {reason}; see `driftless plan`" for table, reason in changed]
+    lines += [_built(view) for view in facts["views"] if "trouble" in view]
     lines += [f"{follower['name']}: {follower['trouble']}" for follower in facts["followers"] if follower["trouble"]]
     return Group(_grid(facts), *map(Text, lines))
+
+
+def _built(view: dict[str, Any]) -> str:
+    """A view of several tables, which somebody builds."""
+    at = f"build {view['generation']} at {view['frontier_lsn'] or '-'}"
+    left = f"{view['lag_records'] or 0:,} records to read, {view['dirty'] or 0:,} documents to publish"
+    trouble = f": {view['trouble']}" if view["trouble"] else ""
+    return f"view {view['name']}: {view['state']}, {at}, {left}{trouble}"
 
 
 def _grid(facts: dict[str, Any]) -> Grid:

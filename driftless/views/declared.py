@@ -200,6 +200,11 @@ class ViewConfig(_Shown):
         examples=["4"],
     )
 
+    @property
+    def joined(self) -> bool:
+        """Whether it takes several tables, so that its documents have a log of their own."""
+        return bool(self.one or self.many)
+
 
 Relation = OneConfig | ManyConfig
 

@@ -151,4 +151,6 @@ def read_columns(root: Node, where: str | None, keys: Mapping[str, tuple[str, ..
             used.setdefault(join.left, set()).update(join.left_columns)
             used.setdefault(join.right, set()).update(join.right_columns)
         waiting += [(below, node) for below in node.relations]
+    for table, columns in used.items():
+        columns.update(keys[table])  # without which a record's key cannot be read
     return used

@@ -1,0 +1,307 @@
+"""Build one view from its tables' logs into a log of its own, until told to stop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from driftless.errors import Fenced, SourceError, SourceUnavailable, SyncError
+from driftless.kafka import Kafka, Offsets
+from driftless.registry import TopicLog
+from driftless.views.build import Build
+from jobs.apply import DRIVER_OFFSETS, Head, LogSource, read_slice, spark_error
+from jobs.frontier import Frontier
+from jobs.rows import FIXED
+from jobs.views.cuts import Cut, CutReader, marker_of
+from jobs.views.publish import Publisher
+from jobs.views.sqlite import SqliteRows
+from jobs.views.standing import BuildProgress
+from jobs.views.store import Partition, Row, RowsLost
+
+_log = logging.getLogger(__name__)
+
+SLICE_OFFSETS = 50_000
+"""Offsets read at a time: bounds the memory that a long log, or a long transaction, takes."""
+DOCUMENTS = 5_000
+"""Documents of one publication: bounds how long what is new waits for a large fan-out."""
+WAIT_SECONDS = 0.05
+RETRY_SECONDS = 5.0
+END_SECONDS = 60.0
+"""How long rows may wait for the end of their transaction before that is told."""
+TOLD_SECONDS = 0.5
+"""How often roots that wait are counted."""
+
+
+@dataclass(frozen=True)
+class TableLog:
+    """A table's log as a view reads it: from which epoch, and how its records become rows."""
+
+    table: str
+    log: TopicLog
+    source: LogSource
+
+
+class Builder:
+    """The loop of one build: read to a cut, take the rows in, publish what they change, say how far that is.
+
+    The row store keeps where reading goes on together with the rows, and which documents are not published yet. So a
+    crash at any point repeats at most one publication, of the same documents.
+    """
+
+    def __init__(
+        self,
+        build: Build,
+        logs: list[TableLog],
+        pipeline: str,
+        kafka: Kafka,
+        spark: SparkSession,
+        head: Head,
+        path: Path,
+        confirm: Callable[[], None],
+        shard: int = 0,
+    ) -> None:
+        """`confirm`: raises Fenced where another runner has taken over."""
+        self.build = build
+        self._confirm = confirm
+        self.progress = BuildProgress(build, shard)
+        self._shard = shard
+        self.stop = threading.Event()
+        self._logs = logs
+        self._ids = {t.log.topic: t.log.topic_id for t in logs}
+        self._pipeline = pipeline
+        self._kafka = kafka
+        self._spark = spark
+        self._head = head
+        self.path = path
+        self._cut: Cut | None = None
+        self._held: set[Partition] = set()
+        self._whole = False
+        self._clean = False
+        self._claimed: str | None = None
+        self._cut_at = 0.0
+        self._count_at = 0.0
+
+    @property
+    def group(self) -> str:
+        """The name of its Spark jobs, by which they can be cancelled."""
+        shard = f"/{self._shard}" if self._shard else ""
+        return f"view {self.build.view.name}/{self.build.number}{shard}"
+
+    def run(self) -> None:
+        """Build until `stop` is set or an error ends it; the error is left in `progress.error`."""
+        progress = self.progress
+        self._spark.sparkContext.setJobGroup(self.group, f"build {self.build.view.name}", interruptOnCancel=True)
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.group)
+        pause = 0.2
+        while not self.stop.is_set():
+            try:
+                self._build()
+                progress.state = "stopped"
+            except SourceUnavailable as exc:
+                if not progress.trouble:
+                    _log.warning("%s: waiting: %s", self.group, exc)
+                progress.trouble = str(exc)
+                progress.changed.set()
+                self.stop.wait(pause)
+                pause = min(pause * 2, RETRY_SECONDS)
+            except SyncError as exc:
+                if not self.stop.is_set() or isinstance(exc, Fenced):
+                    progress.error, progress.state = exc, "failed"
+                    _log.error("%s: stopped: %s", self.group, exc)
+                break
+            except Exception as exc:  # noqa: BLE001
+                # The top of a thread: whatever ends it must show, or a view would stand still and look alive.
+                if not self.stop.is_set():
+                    _log.exception("%s: stopped by an error that is not provided for", self.group)
+                    progress.error = SyncError(f"{type(exc).__name__}: {exc}", hint="this is a defect of driftless")
+                    progress.state = "failed"
+                break
+        progress.changed.set()
+
+    def fence(self, error: Fenced) -> None:
+        """Stop at once: another runner holds the lease."""
+        self.progress.error, self.progress.state = error, "failed"
+        self.stop.set()
+
+    def _build(self) -> None:
+        """One life of the row store and the producer, to be begun anew after whatever may pass."""
+        self._check_logs()
+        cuts = CutReader(self._kafka, self._pipeline, {t.log.topic: t.log.partitions for t in self._logs})
+        self._confirm()  # opening a producer fences whoever has one
+        publisher = Publisher(self._kafka, self._pipeline, self.build, self._shard)
+        store = self._open(publisher)
+        try:
+            self._cut, self._held, self._whole, self._clean = None, set(), False, False
+            self._cut_at = time.monotonic()
+            floor = {(t.log.topic, p): offset for t in self._logs for p, offset in t.log.floor.items()}
+            known = store.positions()
+            self.progress.floor = floor
+            self.progress.positions = {
+                (topic, p): max(known.get((self._ids[topic], p), 0), offset) for (topic, p), offset in floor.items()
+            }
+            while not self.stop.is_set():
+                self._step(store, cuts, publisher)
+        finally:
+            cuts.close()
+            store.close()
+
+    def _open(self, publisher: Publisher) -> SqliteRows:
+        """The row store; a new one, filled from the log again, where it is lost."""
+        log = self.build.log
+        assert log is not None
+        try:
+            store = SqliteRows(self.path, self.build.view, self._shard)
+            known = {topic_id for topic_id, _ in store.positions()}
+            if known <= {*self._ids.values(), log.topic_id}:
+                return store
+            store.close()
+            why = "it was filled from other topics"
+        except RowsLost as exc:
+            why = str(exc)
+        fresh = SqliteRows.create(self.path, self.build.view, self._shard)
+        if any(self._kafka.written_ends({log.topic: log.partitions})[log.topic].values()):
+            _log.warning("%s: %s; it is filled from the log again, and only what differs is published", self.group, why)
+            fresh.seed(publisher.published())
+        return fresh
+
+    def _check_logs(self) -> None:
+        for t in self._logs:
+            found = self._kafka.topic(t.log.topic)
+            if found is None or found.id != t.log.topic_id or found.partitions != t.log.partitions:
+                raise SourceError(
+                    f"the topic {t.log.topic} is not the one that was registered: offsets in it mean something else",
+                    hint="run `driftless check`, which says what changed",
+                )
+
+    # -- one step -----------------------------------------------------------------------------------------------
+
+    def _step(self, store: SqliteRows, cuts: CutReader, publisher: Publisher) -> None:
+        if self._cut is None:
+            self._cut = cuts.next(WAIT_SECONDS if self._clean or not self._whole else 0)
+            if self._cut is not None:
+                self._held, self._cut_at = set(), time.monotonic()
+        if self._cut is not None:
+            self._advance(store, self._cut)
+        if self._whole and not self._clean:
+            self._publish(store, publisher)
+        self._claim(store)
+
+    def _advance(self, store: SqliteRows, cut: Cut) -> None:
+        """Take in what lies before a cut, a slice at a time; between two slices the rows are of no one moment."""
+        progress, log = self.progress, self.build.log
+        assert log is not None
+        progress.ends = {(topic, p): end for topic, ends in cut.ends.items() for p, end in ends.items()}
+        behind = [place for place, end in progress.ends.items() if end < progress.positions[place]]
+        if behind:
+            topic, partition = behind[0]
+            raise SourceError(
+                f"{topic}/{partition} ends at {progress.ends[behind[0]]}, before what the view has taken in",
+                hint="the broker lost records, or the topic was made anew; `driftless check` says which",
+            )
+        left = {place for place, end in progress.ends.items() if end > progress.positions[place]} - self._held
+        share = max(1, SLICE_OFFSETS // max(1, len(left)))
+        to = {place: min(progress.ends[place], progress.positions[place] + share) for place in left}
+        changes: list[tuple[str, list[Row]]] = []
+        reached = dict(progress.positions)
+        for t in self._logs:
+            mine = {p: to[t.log.topic, p] for p in range(t.log.partitions) if (t.log.topic, p) in to}
+            if mine:
+                rows, stops = self._read(t, mine, cut.marker.lsn)
+                changes.append((t.table, rows))
+                reached.update({(t.log.topic, p): stop for p, stop in stops.items()})
+                self._held |= {(t.log.topic, p) for p, stop in stops.items() if stop < mine[p]}
+        whole = all(reached[place] >= end or place in self._held for place, end in progress.ends.items())
+        kept = {(self._ids[topic], p): position for (topic, p), position in reached.items()}
+        kept[log.topic_id, -1] = 0  # of whose documents it knows what is published
+        store.apply(changes, kept, cut.to_text() if whole else None, now=int(time.time()))
+        progress.positions = reached
+        if any(rows for _, rows in changes):
+            self._clean = False
+            progress.changed.set()
+        self._whole = whole
+        if whole:
+            self._cut = None
+            if progress.trouble:
+                progress.trouble = ""
+                _log.warning("%s: goes on", self.group)
+
+    def _read(self, t: TableLog, to: Offsets, lsn: int) -> tuple[list[Row], Offsets]:
+        """The rows before the first of each partition that is not surely of a whole transaction; where each ends."""
+        begin = {p: self.progress.positions[t.log.topic, p] for p in to}
+        try:
+            if sum(to[p] - begin[p] for p in to) <= DRIVER_OFFSETS:
+                to, table = self._head.read(t.source, begin, to)
+            else:
+                table = read_slice(self._spark, t.source, begin, to).toArrow()
+        except PySparkException as exc:
+            raise spark_error(exc) from exc
+        partitions, offsets, gates = (table[name].to_numpy() for name in ("partition", "offset", "gate"))
+        stops = dict(to)
+        for p in to:
+            of_no_end = offsets[(partitions == p) & (gates >= lsn)]
+            if len(of_no_end):
+                stops[p] = int(of_no_end.min())
+        if stops != to:
+            limits = np.array([stops.get(p, 0) for p in range(t.log.partitions)])
+            table = table.filter(pa.array(offsets < limits[partitions]))
+        columns = [table[name].to_pylist() for name in ("key", "version", "gone")]
+        columns += [table[name].to_pylist() for name in table.column_names[len(FIXED) :]]
+        return list(zip(*columns, strict=True)), stops
+
+    def _publish(self, store: SqliteRows, publisher: Publisher) -> None:
+        """Some documents; what is dirty beyond them waits for the next step, so that new changes come in between."""
+        part = store.assemble(DOCUMENTS)
+        if not part:
+            self._clean = True
+            return
+        if part.writes:
+            frontier = self.progress.frontier
+            publisher.publish(part.writes, frontier.marker.time if frontier else 0.0)
+            self.progress.published += len(part.writes)
+        store.published(part)
+        self.progress.changed.set()
+
+    def _claim(self, store: SqliteRows) -> None:
+        """Raise the frontier to the newest cut of which everything is published."""
+        progress, log = self.progress, self.build.log
+        assert log is not None
+        now = time.monotonic()
+        if now >= self._count_at:
+            self._count_at = now + TOLD_SECONDS
+            progress.dirty = 0 if self._clean else store.dirty()
+            self._heed_what_waits(now)
+        if not self._whole:
+            return
+        text = store.frontier()
+        if text is None or text == self._claimed:
+            return
+        self._claimed = text
+        ends = self._kafka.written_ends({log.topic: log.partitions})
+        progress.frontier = Frontier(marker_of(text), ends)
+        progress.state = "live"
+        progress.changed.set()
+
+    def _heed_what_waits(self, now: float) -> None:
+        """Tell of rows whose transaction does not end."""
+        if now - self._cut_at < END_SECONDS:
+            return
+        self._cut_at = now
+        found = self._kafka.written_ends({t.log.topic: t.log.partitions for t in self._logs})
+        for (topic, partition), position in self.progress.positions.items():
+            if found[topic][partition] > position:
+                self.progress.trouble = (
+                    f"{topic}/{partition} has rows of a transaction whose end has not come for {END_SECONDS:.0f} s: "
+                    "it is a long one, or the connector has stopped; see `driftless check`"
+                )
+                _log.warning("%s: %s", self.group, self.progress.trouble)
+                self.progress.changed.set()
+                return

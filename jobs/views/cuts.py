@@ -1,0 +1,85 @@
+"""Cuts: moments between two transactions of the source, by the ends of transactions that Debezium tells of.
+
+One task writes in commit order. So when the end of a transaction has been read, every row of it, and of all before
+it, has been written to Kafka; and a row's header says where the transaction before its own ended (`gate`). Rows whose
+gate lies before the end that was read are of whole transactions; those at or behind it are not, or not surely.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import TopicPartition
+
+from driftless import names
+from driftless.errors import SourceError
+from driftless.kafka import Kafka, Offsets
+from driftless.marker import Marker
+
+_BACK = 1_000
+"""Offsets before the topic's end at which reading begins: a transaction's end is among them, also while the source is
+away."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """All transactions that ended at or before the marker's LSN, and no later one. Their rows lie before `ends`."""
+
+    marker: Marker
+    ends: Mapping[str, Offsets]
+
+    def to_text(self) -> str:
+        return cut_text(self.marker)
+
+
+def cut_text(marker: Marker) -> str:
+    """What a row store keeps of a cut."""
+    return json.dumps([marker.lsn, marker.time])
+
+
+def marker_of(text: str) -> Marker:
+    return Marker(*json.loads(text))
+
+
+class CutReader:
+    """The newest cut of a pipeline over some of its topics. Not to be shared between threads."""
+
+    def __init__(self, kafka: Kafka, pipeline: str, topics: Mapping[str, int]) -> None:
+        self._kafka = kafka
+        self._topics = topics
+        self._topic = names.transaction_topic(pipeline)
+        self._consumer = kafka.consumer()
+        first = kafka.beginnings(self._topic, 1)[0]
+        begin = max(first, kafka.committed_ends(self._topic, 1)[0] - _BACK)
+        self._consumer.assign([TopicPartition(self._topic, 0, begin)])
+
+    def next(self, seconds: float) -> Cut | None:
+        """The newest cut, where there is one that was not given before; waits so long for the first."""
+        newest: Marker | None = None
+        first = self._consumer.poll(seconds)
+        messages = [] if first is None else [first]
+        while messages:
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    newest = _end(message.value() or b"{}") or newest
+                elif not error.retriable():
+                    raise SourceError(f"{self._topic}: {error.str()}")
+            messages = self._consumer.consume(1_000, 0)
+        if newest is None:
+            return None
+        # Asked for after it was read, and without regard to Kafka's own transactions: the commit of the one that
+        # brought the end may not have reached the other partitions yet.
+        return Cut(newest, self._kafka.written_ends(self._topics))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _end(value: bytes) -> Marker | None:
+    record = json.loads(value)
+    if record.get("status") != "END":
+        return None
+    return Marker(int(record["id"].rpartition(":")[2]), record["ts_ms"] / 1000)

@@ -1,0 +1,85 @@
+"""A build's documents into its topic, by the one producer that may write there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+
+from confluent_kafka import KafkaError, KafkaException
+
+from driftless import names
+from driftless.errors import Fenced
+from driftless.kafka import TIMEOUT, Kafka, Setting, kafka_error
+from driftless.views.build import Build
+
+_FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+
+
+class Publisher:
+    """Opening it fences whoever published before. What is given in one call is there whole, or not at all."""
+
+    def __init__(self, kafka: Kafka, pipeline: str, build: Build, shard: int = 0) -> None:
+        assert build.log is not None
+        self._topic = build.log.topic
+        self._partitions = build.log.partitions
+        self._view = build.view.name
+        self._kafka = kafka
+        who = f"{names.view_lease(build.view.name)}.{build.number}.{shard}"
+        settings: dict[str, Setting] = {
+            "transactional.id": names.lease_id(pipeline, who),
+            "transaction.timeout.ms": int(TIMEOUT * 1000),
+            # As Kafka's own clients spread keys; librdkafka's default differs.
+            "partitioner": "murmur2_random",
+            "compression.type": "lz4",
+        }
+        self._producer = kafka.producer(**settings)
+        with self._told():
+            self._producer.init_transactions(TIMEOUT)
+
+    def publish(self, writes: Iterable[tuple[str, str | None]], time: float) -> None:
+        """Documents by key, None for one that is gone. `time`: of the source, seconds since 1970."""
+        stamp = str(round(time * 1e6)).encode()
+        with self._told():
+            self._producer.begin_transaction()
+            for key, document in writes:
+                kind = b"tombstone" if document is None else b"document"
+                headers = [("kind", kind), ("ts", stamp)]
+                value = None if document is None else document.encode()
+                while True:
+                    try:
+                        self._producer.produce(self._topic, value, key.encode(), headers=headers)  # type: ignore[arg-type]
+                        break
+                    except BufferError:
+                        self._producer.poll(1.0)
+            self._producer.commit_transaction(TIMEOUT)
+
+    def published(self) -> Iterator[tuple[str, str | None]]:
+        """Every document that has been published, key by key, newest last."""
+        for message in self._kafka.read_to_end(self._topic, partitions=self._partitions, isolation="read_committed"):
+            key, value = message.key(), message.value()
+            assert key is not None
+            yield key.decode(), None if value is None else value.decode()
+
+    def _told(self) -> _Told:
+        return _Told(self._topic, self._view)
+
+
+class _Told:
+    """Kafka's errors as ours."""
+
+    def __init__(self, topic: str, view: str) -> None:
+        self._topic = topic
+        self._view = view
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        if isinstance(exc, KafkaException):
+            error: KafkaError = exc.args[0]
+            if error.code() in _FENCED:
+                raise Fenced(
+                    f"another runner took over the view `{self._view}`",
+                    hint="only one process may run a view; stop one of the two",
+                ) from exc
+            raise kafka_error(error, self._topic) from exc

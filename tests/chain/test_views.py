@@ -1,0 +1,303 @@
+"""Views of several tables through the whole chain: documents equal the database, and never show half a transaction."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from stack import stack_home
+from tests.chain.conftest import MakePipeline
+from tests.compare import View, parse
+from tests.pipeline import Job, Pipeline, until
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
+
+ORDERS, PRODUCTS, LINES = 200, 20, 3
+TABLES = """
+create table customers (id int primary key, name text, tier text, notes text);
+create table products (id int primary key, title text, price numeric(10, 2), stock int default 0);
+create table orders (id int primary key, customer_id int, status text, total numeric(12, 2));
+create table order_lines (order_id int, line int, product_id int, amount numeric(10, 2), primary key (order_id, line));
+"""
+DECLARED = {
+    "root": "public.orders",
+    "columns": {"id": "id", "state": "status", "total": "total"},
+    "one": {"customer": {"table": "public.customers", "by": "customer_id", "columns": ["name", "tier"]}},
+    "many": {
+        "lines": {
+            "table": "public.order_lines",
+            "by": "order_id",
+            "order_by": ["line"],
+            "columns": ["line", "amount"],
+            "one": {"product": {"table": "public.products", "by": "product_id", "columns": ["title", "price"]}},
+        }
+    },
+}
+PRODUCT = "(select jsonb_build_object('title', p.title, 'price', p.price) from products p where p.id = l.product_id)"
+LINE = f"jsonb_build_object('line', l.line, 'amount', l.amount, 'product', {PRODUCT})"
+ORDER = View(
+    "order",
+    "public.orders",
+    fields={name: name for name in ("id", "state", "total", "customer", "lines")},
+    instead={
+        "state": "t.status",
+        "customer": "(select jsonb_build_object('name', c.name, 'tier', c.tier) from customers c "
+        "where c.id = t.customer_id)",
+        "lines": f"(select coalesce(jsonb_agg({LINE} order by l.line), '[]') from order_lines l "
+        "where l.order_id = t.id)",
+    },
+)
+SEARCH, CACHE = "order-search", "order-cache"
+
+
+@pytest.fixture(scope="module")
+def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
+    source.execute(TABLES)
+    source.execute("insert into customers select i, 'customer ' || i, null from generate_series(1, 10) i")
+    source.execute("insert into products select i, 'product ' || i, i / 7.0 from generate_series(1, %s) i", (PRODUCTS,))
+    # Some customers are missing.
+    source.execute("insert into orders select i, i %% 12, 'open', %s from generate_series(1, %s) i", (LINES, ORDERS))
+    lines = "generate_series(1, %s) o, generate_series(1, %s) l"
+    source.execute(f"insert into order_lines select o, l, (o + l) %% %s + 1, 1 from {lines}", (PRODUCTS, ORDERS, LINES))
+    names = ("customers", "products", "orders", "order_lines")
+    tables: dict[str, dict[str, Any]] = {f"public.{name}": {} for name in names}
+    pipeline = make_pipeline(tables=tables)
+    pipeline.sync["views"]["order"] = DECLARED
+    pipeline.follow(SEARCH, ORDER, {"opensearch": {"mapping": {"dynamic": False}}})
+    pipeline.follow(CACHE, ORDER, {"redis": {}})
+    pipeline.apply()
+    return pipeline
+
+
+@pytest.fixture(autouse=True)
+def followed(job: Job) -> Job:
+    return job
+
+
+class Writers:
+    """Transactions that keep an order's total equal to the sum of its lines, until the test ends them."""
+
+    def __init__(self, dsn: str, seed: int, writers: int = 3) -> None:
+        self._dsn = dsn
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=self._write, args=(random.Random(seed + n),)) for n in range(writers)]
+        for thread in self._threads:
+            thread.start()
+
+    def _write(self, rng: random.Random) -> None:
+        with psycopg.connect(self._dsn) as connection:
+            while not self._ended.wait(0.02):
+                order, line = rng.randrange(1, ORDERS + 1), rng.randrange(1, 2 * LINES)
+                try:
+                    self._change(connection, rng, order, line)
+                    connection.rollback() if rng.random() < 0.1 else connection.commit()
+                except (psycopg.errors.DeadlockDetected, psycopg.errors.UniqueViolation):
+                    connection.rollback()
+
+    @staticmethod
+    def _change(connection: psycopg.Connection, rng: random.Random, order: int, line: int) -> None:
+        connection.execute("select from orders where id = %s for update", (order,))
+        what, product = rng.randrange(5), rng.randrange(PRODUCTS + 2)
+        if what == 0:
+            connection.execute("delete from order_lines where (order_id, line) = (%s, %s)", (order, line))
+        elif what == 1:
+            connection.execute(
+                "update order_lines set line = line + 100 where (order_id, line) = (%s, %s)", (order, line)
+            )
+        elif what == 2:
+            connection.execute("update products set price = price + 1 where id = %s", (product,))
+            connection.execute("update orders set customer_id = %s where id = %s", (rng.randrange(13), order))
+        else:
+            connection.execute(
+                "insert into order_lines values (%s, %s, %s, %s) on conflict (order_id, line) do update "
+                "set amount = excluded.amount, product_id = excluded.product_id",
+                (order, line, product, Decimal(rng.randrange(1, 1000)) / 100),
+            )
+        connection.execute(
+            "update orders set total = (select coalesce(sum(amount), 0) from order_lines where order_id = %s) "
+            "where id = %s",
+            (order, order),
+        )
+
+    def end(self) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def published(pipeline: Pipeline, build: int = 1) -> list[tuple[str, Any]]:
+    """Every record of the view's topic, compacted or not: key and document, None for one that is gone."""
+    found = pipeline.records(f"view.order.{build}")
+    return [((key or b"").decode(), None if value is None else parse(value)) for key, value in found]
+
+
+def written(pipeline: Pipeline) -> Counter[str]:
+    """How often each document has been written."""
+    return Counter(key for key, _ in published(pipeline))
+
+
+def half_shown(records: list[tuple[str, Any]], before: Counter[str]) -> list[Any]:
+    """Of the documents published since, those whose total is not the sum of their lines: no transaction left one so."""
+    seen = Counter[str]()
+    found = []
+    for key, document in records:
+        seen[key] += 1
+        if seen[key] > before[key] and document is not None:
+            lines = sum((line["amount"] for line in document["lines"]), Decimal(0))
+            found += [document] if document["total"] != lines else []
+    return found
+
+
+SUMMED = "update orders o set total = (select coalesce(sum(amount), 0) from order_lines l where l.order_id = o.id)"
+
+
+def rows_file(pipeline: Pipeline) -> Path:
+    (found,) = (stack_home() / "rows" / pipeline.name).glob("order-*.rows")
+    return found
+
+
+def view(pipeline: Pipeline) -> dict[str, Any]:
+    (found,) = pipeline.status()["views"]
+    return dict(found)
+
+
+def test_documents_follow_every_table_they_are_made_of(pipeline: Pipeline, source: psycopg.Connection) -> None:
+    pipeline.assert_in_step()
+    for change in (
+        "update customers set tier = 'gold' where id = 3",
+        "update products set title = 'renamed' where id = 5",
+        "delete from customers where id = 4",
+        "delete from products where id = 6",
+        "insert into customers values (11, 'late', 'new')",
+        "update orders set customer_id = 5 where id = 1",
+        "update orders set id = 1000 where id = 2",
+        "update order_lines set order_id = 1000 where order_id = 2",
+        "update order_lines set order_id = 8 where order_id = 7 and line = 1 and false",
+        "delete from orders where id = 9",
+        "delete from order_lines where order_id = 10",
+        "insert into order_lines values (2000, 1, 1, 1)",
+        "insert into orders values (2000, null, 'new', 1)",
+    ):
+        source.execute(change.encode())
+    pipeline.assert_in_step()
+    shown = view(pipeline)
+    assert (shown["name"], shown["state"], shown["generation"], shown["dirty"]) == ("order", "live", 1, 0)
+
+
+def test_only_documents_that_show_a_change_are_written(pipeline: Pipeline, source: psycopg.Connection) -> None:
+    before = written(pipeline)
+    source.execute("update products set stock = stock + 1")
+    source.execute("update customers set notes = 'nobody shows this'")
+    source.execute("update orders set status = status")
+    pipeline.wait()
+    assert written(pipeline) == before
+    source.execute("update customers set tier = 'silver' where id = 7")
+    pipeline.wait()
+    shown = {str(key) for (key,) in source.execute("select id from orders where customer_id = 7")}
+    assert len(shown) > 10
+    assert written(pipeline) - before == Counter(shown)
+
+
+def test_a_transaction_writes_a_document_once(pipeline: Pipeline, source: psycopg.Connection) -> None:
+    before = written(pipeline)
+    with source.transaction():
+        source.execute("insert into orders values (3000, 1, 'new', 0)")
+        for line in range(5):
+            source.execute("insert into order_lines values (3000, %s, 1, 2)", (line,))
+            source.execute("update orders set total = total + 2 where id = 3000")
+    pipeline.wait()
+    assert written(pipeline) - before == Counter(["3000"])
+    (document,) = [document for key, document in published(pipeline) if key == "3000"]
+    assert (document["total"], len(document["lines"])) == (10, 5)
+
+
+def test_no_document_ever_shows_half_a_transaction(pipeline: Pipeline, job: Job, source: psycopg.Connection) -> None:
+    """Under concurrent writers, with the runner killed in between."""
+    source.execute(SUMMED)
+    pipeline.wait()
+    before = written(pipeline)
+    writers = Writers(pipeline.dsn, seed=7)
+    try:
+        until("some hundred documents", lambda: (written(pipeline) - before).total() > 500, 120)
+        job.kill()
+        pipeline.run()
+        until("some hundred more", lambda: (written(pipeline) - before).total() > 1_000, 120)
+    finally:
+        writers.end()
+    pipeline.assert_in_step()
+    assert half_shown(published(pipeline), before) == []
+
+
+@pytest.mark.parametrize("how", ["lost", "damaged"])
+def test_a_row_store_that_is_gone_is_filled_again_and_only_differences_are_published(
+    pipeline: Pipeline, job: Job, source: psycopg.Connection, how: str
+) -> None:
+    assert job.stop() == 0
+    before = written(pipeline)
+    source.execute("update orders set status = %s where id in (20, 21)", (how,))
+    row = source.execute("delete from orders where id = (select max(id) from orders) returning id").fetchone()
+    assert row is not None
+    file = rows_file(pipeline)
+    if how == "lost":
+        file.unlink()
+    else:
+        with file.open("r+b") as stream:
+            stream.seek(4096)
+            stream.write(b"\xff" * 200_000)
+    again = pipeline.run()
+    pipeline.assert_in_step()
+    assert "it is filled from the log again, and only what differs is published" in again.output()
+    assert written(pipeline) - before == Counter(["20", "21", str(row[0])])
+
+
+def test_a_second_runner_is_refused_and_a_view_runs_without_its_followers(pipeline: Pipeline, job: Job) -> None:
+    second = pipeline.here("run", "order")
+    assert second.code == 1
+    assert "`view order` is already run by process" in second.err
+    assert job.stop() == 0
+    alone = pipeline.run("order")
+    followers = pipeline.run(SEARCH, CACHE)
+    pipeline.connection.execute("update products set price = price + 1")
+    pipeline.assert_in_step()
+    assert alone.stop() == 0
+    assert followers.stop() == 0
+    nobody = pipeline.here("run", "orders")
+    assert nobody.code == 2
+    assert "there is no follower or view of several tables `orders`; did you mean `order`?" in nobody.err
+
+
+def test_an_empty_table_empties_what_documents_show_of_it(pipeline: Pipeline, source: psycopg.Connection) -> None:
+    """TRUNCATE leaves no record of what it deleted: the view is built anew, and readers move over to it."""
+    source.execute("truncate order_lines")
+    until("the view to be built anew", lambda: view(pipeline)["generation"] == 2)
+    pipeline.assert_in_step()
+    source.execute("insert into order_lines values (30, 1, 1, 3)")
+    pipeline.assert_in_step()
+
+
+@pytest.mark.soak
+def test_another_column_is_another_build_beside_the_one_that_is_read(pipeline: Pipeline) -> None:
+    number = view(pipeline)["generation"]
+    columns = pipeline.sync["views"]["order"]["columns"]
+    pipeline.sync["views"]["order"] = {**DECLARED, "columns": {**columns, "buyer": "customer_id"}}
+    shown = {**dict(ORDER.fields or {}), "buyer": "customer_id"}
+    pipeline.views["order"] = View("order", ORDER.table, fields=shown, instead=ORDER.instead)
+    pipeline.here.write()
+    planned = pipeline.here("plan")
+    assert planned.code == 1
+    assert f"rebuild view order: build {number + 1}" in planned.out
+    writers = Writers(pipeline.dsn, seed=8)
+    try:
+        pipeline.apply()
+        until("readers to see the new one", lambda: pipeline.follower(CACHE)["generations"][-1]["live"], 120)
+    finally:
+        writers.end()
+    pipeline.assert_in_step()
+    assert pipeline.here("plan").out.strip() == "nothing to change"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from connectors.places import Action, Places, bind
 from driftless import names
@@ -14,21 +14,13 @@ from driftless.views.build import Build, builds, newest_build, progress_key
 from driftless.views.resolve import Source, resolve
 
 
-def source_of(config: Config, places: Places, tables: dict[str, Table]) -> Source:
-    """What is known of the captured tables, for views to be resolved."""
-
-    def unique(name: str) -> Iterable[tuple[str, ...]]:
-        return places.source.unique_keys(name)
-
-    return Source(tables, unique, {name: table.exclude for name, table in config.source.tables.items()})
-
-
 def plan_builds(
     config: Config, places: Places, tables: dict[str, Table], state: State, epochs: dict[str, int]
 ) -> tuple[list[Action], dict[str, Build]]:
     """What is to be begun, and for each view of several tables the build that its followers are to read."""
     actions, found = [], dict[str, Build]()
-    source = source_of(config, places, tables)
+    excluded = {name: table.exclude for name, table in config.source.tables.items()}
+    source = Source(tables, places.source.unique_keys, excluded)
     for name, view in config.views.items():
         if not view.joined:
             continue

@@ -14,7 +14,7 @@ from driftless.kafka import refused_options
 from driftless.table import join_name, split_name
 from driftless.views.written import TABLES, clashes, parts, with_tables
 from driftless.where import WhereRefused, parse
-from driftless.wording import CANNOT_YET, VIEWS_NOT_YET, Wording
+from driftless.wording import Wording
 from driftless.yamlfile import Location, YamlFile, did_you_mean, is_unknown
 
 Kinds = Mapping[str, type[StoreConfig]]
@@ -53,7 +53,6 @@ class _Check:
         self._name_tables()
         self.problems += self._references()
         self.problems += self._conditions()
-        self.problems += self._not_yet()
         self.problems += self._options()
         if "followers" in self._data:
             self._data["followers"] = self._followers()
@@ -146,13 +145,6 @@ class _Check:
                 line = self._file.line(("source", "tables", table, "exclude"))
                 what = f"`{column}` is excluded from {table} in line {line}, so no document can show it"
                 yield self._say((*at, "columns", place), what)
-
-    def _not_yet(self) -> Iterator[str]:
-        """Fields of views that are understood, and not run yet."""
-        for name, view in self._section("views").items():
-            for field in view if isinstance(view, dict) else ():
-                if field in VIEWS_NOT_YET:
-                    yield self._say(("views", name, field), CANNOT_YET)
 
     def _conditions(self) -> Iterator[str]:
         """What is wrong with each `where`, as far as it can be told without the table."""

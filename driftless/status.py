@@ -105,6 +105,9 @@ def _view(name: str, followers: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+_WORST_FIRST = ("failed", "stopped", "bootstrapping", "live")
+
+
 def _built(name: str, state: State, now: float) -> dict[str, Any]:
     """A view of several tables, by its newest build: as far as the last of its shards."""
     number = newest_number(state, name)
@@ -113,14 +116,12 @@ def _built(name: str, state: State, now: float) -> dict[str, Any]:
     for shard, fact in enumerate(shards):
         said = str(fact.get("state", "stopped"))
         states.append(said if said == "failed" or is_running(state, view_lease(name, shard), now) else "stopped")
-    reached = [fact.get("frontier_lsn") for fact in shards]
+    reached = [str(fact["frontier_lsn"]) for fact in shards if fact.get("frontier_lsn")]
     return {
         "name": name,
-        "state": next(
-            (s for s in ("failed", "stopped", "bootstrapping") if s in states), "live" if states else "stopped"
-        ),
+        "state": min(states, key=_WORST_FIRST.index, default="stopped"),
         "generation": number or None,
-        "frontier_lsn": min(reached, key=parse_lsn) if reached and None not in reached else None,
+        "frontier_lsn": min(reached, key=parse_lsn) if reached and len(reached) == len(shards) else None,
         "lag_records": max((fact.get("lag_records") or 0 for fact in shards), default=None),
         "dirty": sum(fact.get("dirty") or 0 for fact in shards),
         "trouble": "; ".join(str(fact["trouble"]) for fact in shards if fact.get("trouble")) or None,

@@ -22,10 +22,8 @@ from driftless.config import (
 from driftless.views.declared import ManyConfig, OneConfig, ViewConfig
 from driftless.yamlfile import Location, YamlFile, did_you_mean, is_unknown, nearest
 
-NOT_YET = {"atomic", "streams", "events"}
+NOT_YET = {"streams", "events"}
 """Fields of the contract that this version does not build yet; naming them gets its own message."""
-VIEWS_NOT_YET = set[str]()
-"""Fields of views that are checked, but that no job runs yet: take them out when one does."""
 CANNOT_YET = "this version cannot do that yet"
 _RELATIONS: dict[Location, type[BaseModel]] = {
     ("views", "*", "one", "*"): OneConfig,

@@ -13,13 +13,12 @@ from pyspark.sql import SparkSession
 from driftless.config import Config, milliseconds
 from driftless.control import Fact, State
 from driftless.errors import Fenced, SinkError, SinkUnavailable, SourceError, SyncError
-from driftless.generation import Generation, begin_facts, end_keys, generations, overtaken, registered, renewed
+from driftless.generation import Generation, end_keys, generations, overtaken, registered
 from driftless.kafka import Kafka
 from driftless.lease import Lease
 from driftless.quarantine import QuarantineLog
-from driftless.registry import registered_log
 from driftless.request import requests
-from driftless.views.build import newest_build
+from jobs.anew import begun_anew
 from jobs.answer import Answers
 from jobs.follow import Follow
 from jobs.frontier import FrontierReader, Pending
@@ -28,7 +27,6 @@ from jobs.job import make_job
 from jobs.spark import cancel
 from jobs.standing import Progress
 from jobs.tail import Tail
-from jobs.truncation import truncated
 from jobs.views.standing import frontier_of
 
 _log = logging.getLogger(__name__)
@@ -275,24 +273,7 @@ class Follower:
         for r in self._running.values():
             if overtaken(r.generation, state):
                 r.follow.silent.set()  # it cannot hold what the new epoch says
-        if overtaken(newest, state):
-            _log.warning("%s: %s; a new generation is built from there", self.name, self._why_anew(newest, state))
-            return begin_facts(self.name, renewed(newest, state, self.name))
-        log = registered_log(state, newest.table.full_name)
-        if newest.build or log is None:
-            return {}  # whoever runs the view looks after its tables
-        truncation = self._shared.frontiers.truncation(log.topic)
-        if truncation is None or truncation.lsn <= log.newest.lsn:
-            return {}
-        return truncated(self._shared.kafka, log, truncation).fact(newest.table.full_name)
-
-    @staticmethod
-    def _why_anew(generation: Generation, state: State) -> str:
-        if generation.build:
-            build = newest_build(state, generation.view)
-            return build.why if build else ""
-        log = registered_log(state, generation.table.full_name)
-        return f"{generation.table.full_name}: {log.newest.why}" if log else ""
+        return begun_anew(self.name, newest, state, self._shared.frontiers, self._shared.kafka)
 
     # -- promoting and dropping ---------------------------------------------------------------------------------
 

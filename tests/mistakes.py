@@ -186,8 +186,8 @@ MISTAKES = [
     (
         "what does not exist yet",
         "    root: public.p",
-        "    one: {}\n    root: public.p",
-        "14: views.product.one: this version cannot do that yet",
+        "    events: {}\n    root: public.p",
+        "14: views.product.events: this version cannot do that yet",
     ),
     # -- what names something else
     (

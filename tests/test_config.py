@@ -105,8 +105,7 @@ def test_a_secret_is_read_from_a_file_and_never_from_a_message(tmp_path: Path) -
 
 
 def test_what_this_version_cannot_do_says_so(tmp_path: Path) -> None:
-    text = GOOD.replace("{root: products}", "{root: products, one: {}}")
-    assert problems(tmp_path, text) == ["sync.yaml:10: views.product.one: this version cannot do that yet"]
+    assert problems(tmp_path, GOOD + "streams: {}\n") == ["sync.yaml:19: streams: this version cannot do that yet"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import driftless.load
 import sinks
 from driftless.cli.config_page import PAGE, page
 from driftless.config import Config, ConnectConfig, KafkaConfig, SourceConfig, TableConfig
@@ -38,7 +37,6 @@ def test_every_key_says_what_it_means(model: type[Model]) -> None:
 
 
 def test_the_examples_make_one_file_that_names_every_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driftless.load, "VIEWS_NOT_YET", set())
     monkeypatch.setenv("SHOP_DSN", "postgresql://db/shop")
     monkeypatch.setenv("SHOP_ADMIN_DSN", "postgresql://owner@db/shop")
     text = "".join(block.text for block in blocks(PAGE) if block.kind == "yaml")

@@ -7,16 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import driftless.load
 from driftless.views.resolve import Source, resolve
 from tests.test_config import load_text, problems
 from tests.views_mistakes import BY_THE_TABLES, IN_THE_FILE, RIGHT, TABLES, UNIQUE
-
-
-@pytest.fixture
-def _run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the jobs could run such views."""
-    monkeypatch.setattr(driftless.load, "VIEWS_NOT_YET", set())
 
 
 @pytest.fixture
@@ -33,33 +26,22 @@ def told(tmp_path: Path) -> Callable[[str], list[str]]:
     return tell
 
 
-@pytest.mark.usefixtures("_run")
 def test_without_a_mistake_it_is_taken(told: Callable[[str], list[str]]) -> None:
     assert told(RIGHT) == []
 
 
-def test_no_job_runs_it_yet(tmp_path: Path) -> None:
-    assert problems(tmp_path, RIGHT) == [
-        f"sync.yaml:{line}: views.order.{field}: this version cannot do that yet"
-        for line, field in ((17, "one"), (22, "many"), (39, "shards"))
-    ]
-
-
-@pytest.mark.usefixtures("_run")
 @pytest.mark.parametrize(("old", "new", "said"), [m[1:] for m in IN_THE_FILE], ids=[m[0] for m in IN_THE_FILE])
 def test_a_mistake_in_the_file(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert old in RIGHT
     assert problems(tmp_path, RIGHT.replace(old, new, 1)) == [f"sync.yaml:{line}" for line in said.splitlines()]
 
 
-@pytest.mark.usefixtures("_run")
 @pytest.mark.parametrize(("old", "new", "said"), [m[1:] for m in BY_THE_TABLES], ids=[m[0] for m in BY_THE_TABLES])
 def test_a_mistake_that_only_the_tables_tell(told: Callable[[str], list[str]], old: str, new: str, said: str) -> None:
     assert old in RIGHT
     assert told(RIGHT.replace(old, new, 1)) == said.splitlines()
 
 
-@pytest.mark.usefixtures("_run")
 def test_all_mistakes_are_told_at_once(tmp_path: Path, told: Callable[[str], list[str]]) -> None:
     chosen = {"a typo in a relation", "a table between that is not captured", "the order twice", "no shards"}
     text, said = RIGHT, []

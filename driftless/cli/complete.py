@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import typer
@@ -19,7 +19,9 @@ def followers(ctx: typer.Context, incomplete: str) -> list[str]:
     return _names(ctx, "followers", incomplete)
 
 
-def _names(ctx: typer.Context, section: str, incomplete: str) -> list[str]:
+def _names(
+    ctx: typer.Context, section: str, incomplete: str, wanted: Callable[[object], bool] = lambda _: True
+) -> list[str]:
     from driftless.yamlfile import YamlFile
 
     try:
@@ -27,12 +29,17 @@ def _names(ctx: typer.Context, section: str, incomplete: str) -> list[str]:
     except SyncError:
         return []
     named = ctx.params.get("names") or ()
-    return _beginning(incomplete, (name for name in found if name not in named) if isinstance(found, dict) else ())
+    known = found.items() if isinstance(found, dict) else ()
+    return _beginning(incomplete, (name for name, entry in known if name not in named and wanted(entry)))
 
 
 def followers_and_views(ctx: typer.Context, incomplete: str) -> list[str]:
     """What may be run."""
-    return followers(ctx, incomplete) + _names(ctx, "views", incomplete)
+
+    def built(view: object) -> bool:
+        return isinstance(view, dict) and bool({"one", "many", "atomic"} & view.keys())
+
+    return followers(ctx, incomplete) + _names(ctx, "views", incomplete, built)
 
 
 def generations(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -18,7 +18,6 @@ from driftless.config import (
 )
 from driftless.model import Model
 from driftless.views.declared import ManyConfig, OneConfig, ViewConfig
-from driftless.wording import VIEWS_NOT_YET
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "configuration.md"
 
@@ -102,9 +101,6 @@ def _views() -> Iterator[str]:
     yield "      tags:\n        table: public.tags\n        by: order_id\n        references: id"
     yield "        through: public.order_tags\n        to: tag_id"
     yield f"    shards: {_example(ViewConfig, 'shards')}\n```\n"
-    if VIEWS_NOT_YET:
-        listed = ", ".join(f"`{name}`" for name in sorted(VIEWS_NOT_YET))
-        yield f"This version checks {listed}, and runs no view that has one of them yet.\n"
     yield from _table(ViewConfig)
     yield "\n### A relation in `one`\n"
     yield f"{OneConfig.__doc__}\n"

@@ -192,6 +192,12 @@ class ViewConfig(_Shown):
         description="Rows that refer to the root's row, by the names that their lists have in the document.",
         examples=["{lines: {table: public.order_lines, by: order_id, order_by: [line]}}"],
     )
+    atomic: bool = Field(
+        default=False,
+        description="For a view of one table: never show a state from inside of a transaction. A view of several "
+        "tables never does.",
+        examples=["true"],
+    )
     shards: int = Field(
         default=1,
         ge=1,
@@ -202,8 +208,8 @@ class ViewConfig(_Shown):
 
     @property
     def joined(self) -> bool:
-        """Whether it takes several tables, so that its documents have a log of their own."""
-        return bool(self.one or self.many)
+        """Whether its documents are built into a log of their own: it takes several tables, or whole transactions."""
+        return bool(self.one or self.many or self.atomic)
 
 
 Relation = OneConfig | ManyConfig

@@ -135,6 +135,7 @@ def spark() -> SparkSession:
     return session([])
 
 
+@pytest.mark.soak
 def test_conditions_mean_the_same_on_records_of_the_snapshot_and_of_the_stream(
     pipeline: Pipeline, source: psycopg.Connection, spark: SparkSession
 ) -> None:

@@ -138,9 +138,9 @@ def published(pipeline: Pipeline, build: int = 1) -> list[tuple[str, Any]]:
     return [((key or b"").decode(), None if value is None else parse(value)) for key, value in found]
 
 
-def written(pipeline: Pipeline) -> Counter[str]:
+def written(pipeline: Pipeline, build: int = 1) -> Counter[str]:
     """How often each document has been written."""
-    return Counter(key for key, _ in published(pipeline))
+    return Counter(key for key, _ in published(pipeline, build))
 
 
 def half_shown(records: list[tuple[str, Any]], before: Counter[str]) -> list[Any]:
@@ -235,7 +235,7 @@ def test_no_document_ever_shows_half_a_transaction(pipeline: Pipeline, job: Job,
     assert half_shown(published(pipeline), before) == []
 
 
-@pytest.mark.parametrize("how", ["lost", "damaged"])
+@pytest.mark.parametrize("how", ["lost", pytest.param("damaged", marks=pytest.mark.soak)])
 def test_a_row_store_that_is_gone_is_filled_again_and_only_differences_are_published(
     pipeline: Pipeline, job: Job, source: psycopg.Connection, how: str
 ) -> None:
@@ -257,6 +257,7 @@ def test_a_row_store_that_is_gone_is_filled_again_and_only_differences_are_publi
     assert written(pipeline) - before == Counter(["20", "21", str(row[0])])
 
 
+@pytest.mark.soak
 def test_a_second_runner_is_refused_and_a_view_runs_without_its_followers(pipeline: Pipeline, job: Job) -> None:
     second = pipeline.here("run", "order")
     assert second.code == 1
@@ -273,6 +274,7 @@ def test_a_second_runner_is_refused_and_a_view_runs_without_its_followers(pipeli
     assert "there is no follower or view of several tables `orders`; did you mean `order`?" in nobody.err
 
 
+@pytest.mark.soak
 def test_an_empty_table_empties_what_documents_show_of_it(pipeline: Pipeline, source: psycopg.Connection) -> None:
     """TRUNCATE leaves no record of what it deleted: the view is built anew, and readers move over to it."""
     source.execute("truncate order_lines")
@@ -301,3 +303,39 @@ def test_another_column_is_another_build_beside_the_one_that_is_read(pipeline: P
         writers.end()
     pipeline.assert_in_step()
     assert pipeline.here("plan").out.strip() == "nothing to change"
+
+
+@pytest.mark.soak
+def test_shards_give_the_same_documents_in_one_process_or_in_several(pipeline: Pipeline, job: Job) -> None:
+    declared = pipeline.sync["views"]["order"]
+    pipeline.sync["views"]["order"] = {**declared, "shards": 3}
+    pipeline.apply()
+    assert job.stop() == 0
+    job = pipeline.run()
+    until("readers to see the new one", lambda: pipeline.follower(CACHE)["generations"][-1]["live"], 120)
+    pipeline.assert_in_step()
+    assert job.stop() == 0
+    two = [pipeline.run("order/0", "order/2"), pipeline.run("order/1", SEARCH, CACHE)]
+    writers = Writers(pipeline.dsn, seed=9)
+    until("documents to be written", lambda: written(pipeline, view(pipeline)["generation"]).total() > 500, 120)
+    writers.end()
+    pipeline.assert_in_step()
+    assert [job.stop() for job in two] == [0, 0]
+    missing = pipeline.here("run", "order/3")
+    assert missing.code == 2
+    assert "the view `order` has no shard `3`: there are 0 to 2" in missing.err
+
+
+@pytest.mark.soak
+def test_a_view_of_one_table_may_be_built_too(pipeline: Pipeline, source: psycopg.Connection) -> None:
+    """So that it shows whole transactions alone."""
+    whole = View("whole", "public.products")
+    pipeline.sync["views"]["whole"] = {"root": "public.products", "atomic": True}
+    pipeline.follow("whole-cache", whole, {"redis": {}})
+    pipeline.apply()
+    for job in pipeline.jobs():
+        if job.running:
+            job.stop()
+    pipeline.run()
+    source.execute("update products set stock = stock + 1")
+    pipeline.assert_in_step("whole-cache")

@@ -215,10 +215,10 @@ class Builder:
         for t in self._logs:
             mine = {p: to[t.log.topic, p] for p in range(t.log.partitions) if (t.log.topic, p) in to}
             if mine:
-                rows, stops = self._read(t, mine, cut.marker.lsn)
+                rows, stops, held = self._read(t, mine, cut.marker.lsn)
                 changes.append((t.table, rows))
                 reached.update({(t.log.topic, p): stop for p, stop in stops.items()})
-                self._held |= {(t.log.topic, p) for p, stop in stops.items() if stop < mine[p]}
+                self._held |= {(t.log.topic, p) for p in held}
         whole = all(reached[place] >= end or place in self._held for place, end in progress.ends.items())
         kept = {(self._ids[topic], p): position for (topic, p), position in reached.items()}
         kept[log.topic_id, -1] = 0  # of whose documents it knows what is published
@@ -234,8 +234,10 @@ class Builder:
                 progress.trouble = ""
                 _log.warning("%s: goes on", self.group)
 
-    def _read(self, t: TableLog, to: Offsets, lsn: int) -> tuple[list[Row], Offsets]:
-        """The rows before the first of each partition that is not surely of a whole transaction; where each ends."""
+    def _read(self, t: TableLog, to: Offsets, lsn: int) -> tuple[list[Row], Offsets, set[int]]:
+        """The rows before the first of each partition that is not surely of a whole transaction; where each ends, and
+        in which partitions there was such a one. May end elsewhere than asked for, as `Head.read` does.
+        """
         begin = {p: self.progress.positions[t.log.topic, p] for p in to}
         try:
             if sum(to[p] - begin[p] for p in to) <= DRIVER_OFFSETS:
@@ -245,17 +247,18 @@ class Builder:
         except PySparkException as exc:
             raise spark_error(exc) from exc
         partitions, offsets, gates = (table[name].to_numpy() for name in ("partition", "offset", "gate"))
-        stops = dict(to)
+        stops, held = dict(to), set[int]()
         for p in to:
             of_no_end = offsets[(partitions == p) & (gates >= lsn)]
             if len(of_no_end):
                 stops[p] = int(of_no_end.min())
-        if stops != to:
+                held.add(p)
+        if held:
             limits = np.array([stops.get(p, 0) for p in range(t.log.partitions)])
             table = table.filter(pa.array(offsets < limits[partitions]))
         columns = [table[name].to_pylist() for name in ("key", "version", "gone")]
         columns += [table[name].to_pylist() for name in table.column_names[len(FIXED) :]]
-        return list(zip(*columns, strict=True)), stops
+        return list(zip(*columns, strict=True)), stops, held
 
     def _publish(self, store: SqliteRows, publisher: Publisher) -> None:
         """Some documents; what is dirty beyond them waits for the next step, so that new changes come in between."""

@@ -180,7 +180,7 @@ class Viewer:
             logs.append(TableLog(name, log, LogSource(log.topic, options, tuple(parse), tuple(shape))))
         path = self._folder / self._config.name / f"{self.view}-{build.number}.{self.shard}.rows"
         builder = Builder(
-            build, logs, self._config.name, self._kafka, self._spark, self._head, path, self.lease.confirm
+            build, logs, self._config.name, self._kafka, self._spark, self._head, path, self.lease.confirm, self.shard
         )
         thread = threading.Thread(target=builder.run, name=builder.group, daemon=True)
         self._running[build.number] = _Running(build, builder, thread)

@@ -45,8 +45,8 @@ def writes_sql(
     wanted = [column for column in table.columns if column.name in read]
     keys = [column_of(table, name) for name in table.key]
     parse = [
-        f"from_json(CAST(key AS STRING), {schema(keys)}) AS k",
-        f"from_json(CAST(value AS STRING), {schema(wanted)}) AS r",
+        f"from_json(CAST(key AS STRING), {row_schema(keys)}) AS k",
+        f"from_json(CAST(value AS STRING), {row_schema(wanted)}) AS r",
         "value IS NULL AS gone",
         f"{version_sql(log)} AS version",
         f"concat({_literal(log.topic)}, '/', `partition`, '/', `offset`) AS place",
@@ -94,7 +94,7 @@ def _rule(column: Column) -> TypeRule:
     return rule
 
 
-def schema(columns: list[Column]) -> str:
+def row_schema(columns: list[Column]) -> str:
     parts = []
     for column in columns:
         log = _rule(column).log
@@ -122,11 +122,11 @@ def key_sql(columns: list[Column]) -> str:
     if len(columns) == 1:
         value = value_sql(columns[0], f"k.{_quote(columns[0].name)}")
         return f"CAST({value.sql} AS STRING)"
-    parts = [json_text(value_sql(column, f"k.{_quote(column.name)}")) for column in columns]
+    parts = [json_sql(value_sql(column, f"k.{_quote(column.name)}")) for column in columns]
     return "concat('[', concat_ws(',', " + ", ".join(parts) + "), ']')"
 
 
-def json_text(value: Value) -> str:
+def json_sql(value: Value) -> str:
     """JSON text of one value that is not null."""
     # to_json writes objects and arrays only: cut the brackets of an array of one.
     return value.sql if value.json else f"regexp_replace(to_json(array({value.sql})), '^.|.$', '')"
@@ -138,7 +138,7 @@ def _document(table: Table, fields: Mapping[str, str]) -> str:
     for name, column_name in fields.items():
         value = value_sql(column_of(table, column_name), f"r.{_quote(column_name)}")
         if value.json:
-            finished.append(f"{_literal(_member(name))}, coalesce({value.sql}, 'null')")
+            finished.append(f"{_literal(member(name))}, coalesce({value.sql}, 'null')")
         else:
             plain.append(f"{_literal(name)}, {value.sql}")
     struct = f"to_json(named_struct({', '.join(plain)}), map('ignoreNullFields', 'false'))"
@@ -149,7 +149,7 @@ def _document(table: Table, fields: Mapping[str, str]) -> str:
     return "concat('{', " + ", ',', ".join(finished) + f", ',', substring({struct}, 2))"
 
 
-def _member(name: str) -> str:
+def member(name: str) -> str:
     """`"name":` as JSON."""
     return json.dumps(name, ensure_ascii=False) + ":"
 

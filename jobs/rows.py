@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from driftless.registry import TopicLog
 from driftless.table import Table
-from jobs.decode import BROKEN, LACKING, column_of, json_text, key_sql, lacking_sql, schema, value_sql, version_sql
+from jobs.decode import BROKEN, LACKING, column_of, json_sql, key_sql, lacking_sql, row_schema, value_sql, version_sql
 from jobs.sqltext import literal, quote
 
 FIXED = ("partition", "offset", "key", "version", "gate", "gone")
@@ -20,8 +20,8 @@ def rows_sql(table: Table, log: TopicLog, *, unavailable: str = "") -> tuple[lis
     """
     keys = [column_of(table, name) for name in table.key]
     parse = [
-        f"from_json(CAST(key AS STRING), {schema(keys)}) AS k",
-        f"from_json(CAST(value AS STRING), {schema(list(table.columns))}) AS r",
+        f"from_json(CAST(key AS STRING), {row_schema(keys)}) AS k",
+        f"from_json(CAST(value AS STRING), {row_schema(list(table.columns))}) AS r",
         "value IS NULL AS gone",
         f"{version_sql(log)} AS version",
         f"concat({literal(log.topic)}, '/', `partition`, '/', `offset`) AS place",
@@ -56,4 +56,4 @@ def _header(name: str) -> str:
 
 def _cell(table: Table, name: str) -> str:
     value = value_sql(column_of(table, name), f"r.{quote(name)}")
-    return f"if(r.{quote(name)} IS NULL, NULL, {json_text(value)})"
+    return f"if(r.{quote(name)} IS NULL, NULL, {json_sql(value)})"

@@ -23,12 +23,17 @@ _FOREVER = (1 << 63) - 1
 
 def log_filter(where: Where, table: Table) -> Filter:
     """The condition on the fields of a decoded row, `r`."""
-    return Filter(where.sql(table, _Log()), where.columns)
+    return Filter(where.sql(table, LogDialect()), where.columns)
 
 
-class _Log:
+class LogDialect:
+    """Columns and literals over a decoded row of the log. `row`: what the row is called in the statement."""
+
+    def __init__(self, row: str = "r") -> None:
+        self._row = row
+
     def column(self, column: Column) -> str:
-        return f"r.{quote(column.name)}"
+        return f"{self._row}.{quote(column.name)}"
 
     def operand(self, column: Column, kind: Kind) -> str:
         name = self.column(column)

@@ -100,7 +100,8 @@ class Source:
         values = [texts[name] for name in spec.key]
         if len(values) > 1:
             return "[" + ",".join(values) + "]"
-        return str(json.loads(values[0])) if values[0].startswith('"') else values[0]
+        words = values[0].startswith('"') and spec.columns[spec.key[0]] != "numeric"
+        return str(json.loads(values[0])) if words else values[0]
 
     def documents(self, statement: str) -> dict[str, Any]:
         """What a SELECT of keys and documents says, numbers exact."""

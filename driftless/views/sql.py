@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from itertools import count
 
 from driftless.table import Column, split_name
-from driftless.types import sql_of
+from driftless.types import rule_of, sql_of
 from driftless.views.compare import order
 from driftless.views.tree import Join, Node, Sort, View
 from driftless.where import POSTGRES, parse, text_literal
 
 _ARGUMENTS = 50
 """Pairs that one call of a function takes: Postgres allows 100 arguments."""
+_JSON_FORMS = {"numeric", "whole numeric", "float", "number", "json", "plain json", "composite"}
+"""Forms of driftless/types.py that are JSON text in the log already: so they are in a key of one column."""
 
 
 def select(view: View) -> str:
@@ -39,7 +41,10 @@ class _Compiled:
         table = self._view.tables[self._view.root.table]
         values = [sql_of(column, f"{alias}.{_name(column.name)}") for column in map(self._root_column, table.key)]
         if len(values) == 1:
-            return f"({values[0]} #>> '{{}}')"
+            # As jobs/decode.py has it, where the word NaN of a number keeps its quotes.
+            rule = rule_of(self._root_column(table.key[0]))
+            as_json = rule is not None and rule.form in _JSON_FORMS
+            return f"{values[0]}::text" if as_json else f"({values[0]} #>> '{{}}')"
         return "'[' || " + " || ',' || ".join(f"{value}::text" for value in values) + " || ']'"
 
     def _root_column(self, name: str) -> Column:

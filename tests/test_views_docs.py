@@ -11,7 +11,9 @@ import psycopg
 import pytest
 from ruamel.yaml import YAML
 
-from connectors.postgres import Postgres
+import driftless.load
+from connectors.check import _views
+from connectors.postgres import Postgres, captured_tables
 from driftless.views.declared import ViewConfig
 from driftless.views.resolve import Source, resolve
 from driftless.views.sql import select
@@ -20,6 +22,7 @@ from jobs.views.sqlite import SqliteRows
 from stack import Stack
 from tests.compare import parse, same
 from tests.conftest import fresh_database
+from tests.test_config import GOOD, load_text
 from tests.test_docs import blocks
 
 pytestmark = pytest.mark.server
@@ -75,6 +78,23 @@ def test_unique_keys_are_those_that_hold_for_every_row(shop: tuple[psycopg.Conne
     connection.execute("create unique index on keyed (lower(c))")
     connection.execute("create index on keyed (d)")
     assert source.unique_keys("public.keyed") == [("b",), ("c", "a")]
+
+
+def test_check_tells_what_the_tables_lack(
+    shop: tuple[psycopg.Connection, Postgres], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driftless.load, "VIEWS_NOT_YET", set())
+    relations = "one: {customer: {table: customers, by: customer, columns: [nme]}}"
+    text = GOOD.replace("public.products:", "public.orders:").replace(
+        "{root: products}", f"{{root: orders, {relations}}}"
+    )
+    config = load_text(tmp_path, text.replace("[password_hash]", "[email]"))
+    found = [str(finding) for finding in _views(config, shop[1], captured_tables(shop[1], config))]
+    assert [said.removeprefix(f"error: {tmp_path}/") for said in found if "customer." in said] == [
+        "sync.yaml:10: views.product.one.customer.columns.0: public.customers has no column nme; did you mean `name`?",
+        "sync.yaml:10: views.product.one.customer.by: public.orders has no column customer; "
+        "did you mean `customer_id`?",
+    ]
 
 
 def _by_the_store(view: View, connection: psycopg.Connection, folder: Path) -> dict[str, str]:

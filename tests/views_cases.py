@@ -44,12 +44,13 @@ _ODD = ["{}", "{} x", 'q"{}', "q'{}", "C{}", "sp\\{}"]
 
 @dataclass
 class Spec:
-    """A table. `unique`: unique keys beside the primary one."""
+    """A table. `unique`: unique keys beside the primary one. `used`: columns by which relations go or are in order."""
 
     name: str
     key: list[str]
     columns: dict[str, str]
     unique: list[list[str]] = field(default_factory=list)
+    used: list[str] = field(default_factory=list)
 
     @property
     def full_name(self) -> str:
@@ -223,8 +224,11 @@ class Maker:
         if all(old) and self._rng.random() < 0.2:
             chosen = [self._rng.choice(names) for names in old]
             if len(set(chosen)) == len(chosen):
+                spec.used += chosen
                 return chosen
-        return [self._column(spec, "f", type_) for type_ in types]
+        made = [self._column(spec, "f", type_) for type_ in types]
+        spec.used += made
+        return made
 
     def _below(self, spec: Spec, shown: dict[str, Any], depth: int) -> None:
         rng = self._rng
@@ -250,6 +254,7 @@ class Maker:
             relation["by"] = _short(rng, self._fitting(held_by, of, key))
             if kind != "one" and rng.random() < 0.7:
                 column = self._column(other, "o", rng.choice(SORTED))
+                other.used.append(column)
                 relation["order_by"] = [column + rng.choice(["", " desc"])]
             shown.setdefault("one" if kind == "one" else "many", {})[name] = relation
             self._below(other, relation, depth + 1)

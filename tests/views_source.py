@@ -160,6 +160,9 @@ class Source:
         if what < 0.6:
             count = self.rng.choice([1, 1, 1, 2, len(spec.columns)])
             names = self.rng.sample(list(spec.columns), min(count, len(spec.columns)))
+            if spec.used and self.rng.random() < 0.6:
+                # Documents need not show it.
+                names = [self.rng.choice(spec.used)]
             names = [name for name in names if name not in spec.key] or spec.key
             self._update(writer, spec, row, names)
         elif what < 0.68:

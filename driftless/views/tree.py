@@ -126,8 +126,12 @@ class View:
     @cached_property
     def fingerprint(self) -> str:
         """Of everything that the documents rest on: another fingerprint is another generation."""
-        facts = {**self.to_json(), "name": None}
-        return hashlib.sha256(json.dumps(facts, sort_keys=False).encode()).hexdigest()[:16]
+        types = {
+            name: [table.key, [(c.name, c.type, c.kind, c.array, c.length) for c in table.columns]]
+            for name, table in self.tables.items()
+        }
+        facts = [asdict(self.root), self.where, self.shards, types]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
         tables = {name: table.to_json() for name, table in self.tables.items()}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from driftless.errors import SyncError
 from driftless.table import Column, Table
 from driftless.version import make_version
 from driftless.views.declared import ViewConfig
@@ -264,6 +265,17 @@ def test_a_table_may_have_as_many_columns_as_postgres_allows(tmp_path: Path) -> 
     assert document == {**row, "other": row}
     assert select(view).count("jsonb_build_object") == 2 * 32 + 1
     shop.store.close()
+
+
+def test_one_process_has_the_file_and_one_slice_is_out(shop: Shop) -> None:
+    with pytest.raises(SyncError, match="in use by another process"):
+        SqliteRows(shop.path, shop.view)
+    shop.apply(shop.order(1, "open"), shop.order(2, "open"))
+    first, second = shop.store.assemble(1), shop.store.assemble(1)
+    with pytest.raises(ValueError, match="not the one"):
+        shop.store.published(first)
+    shop.store.published(second)
+    assert shop.store.dirty() == 1
 
 
 def test_where_says_which_roots_have_a_document(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
+from driftless.errors import SyncError
 from driftless.views.shard import shard_of
 from driftless.views.tree import View
 from jobs.views import marks
@@ -20,6 +21,8 @@ BEFORE_PUBLISHING = "FULL"
 """How a slice is written: so that it is on the disk."""
 FORMAT = 1
 """Of the file. Another one is not read: the store is made anew."""
+_WAIT = 2.0
+"""Seconds for which a file that another process has open is waited for: one that ends just now."""
 _SHARE = 4
 """One in so many roots of a slice is of a large fan-out while there are others: it goes on, and holds up no other."""
 _SCHEMA = """
@@ -57,9 +60,12 @@ class SqliteRows:
         self._path = path
         self._layout = Layout(view, shard)
         self._shard = shard
+        self._given: Slice | None = None
         if not path.is_file():
             raise self._lost("there is no file")
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=1000)
+        self._connection = sqlite3.connect(
+            path, isolation_level=None, check_same_thread=False, cached_statements=1000, timeout=_WAIT
+        )
         try:
             with self._readable(transaction=False):
                 self._prepare()
@@ -71,7 +77,7 @@ class SqliteRows:
                 self._run(_UNKNOWN)
                 self._run("DELETE FROM slice")
                 self._set("open", 1)
-        except RowsLost:
+        except SyncError:
             self._connection.close()
             raise
         self._marks = list(marks.statements(self._layout))
@@ -209,9 +215,12 @@ class SqliteRows:
                 self._connection.executemany("DELETE FROM slice WHERE id = ?", left)
             number = self._number()
         self._run("PRAGMA synchronous = NORMAL")
-        return Slice(writes, marked, number)
+        self._given = Slice(writes, marked, number)
+        return self._given
 
     def published(self, done: Slice) -> None:
+        if done is not self._given:
+            raise ValueError("this slice is not the one that was given out last")
         there = [(id_, hash_) for id_, hash_ in done.marks if hash_ is not None]
         gone = [(id_,) for id_, hash_ in done.marks if hash_ is None]
         with self._readable():
@@ -221,17 +230,14 @@ class SqliteRows:
             # Dirtied again: what the slice showed is published, so it waits for what came after.
             self._run("UPDATE dirty SET since = ? + 1 WHERE id IN (SELECT id FROM taken)", (done.number,))
             self._run("DELETE FROM slice")
-            oldest = self._oldest()
-            if oldest is not None:
-                self._run("DELETE FROM cuts WHERE number < (SELECT max(number) FROM cuts WHERE number < ?)", (oldest,))
 
     def frontier(self) -> str | None:
         with self._readable():
-            oldest = self._oldest()
-            cuts = self._run(
-                "SELECT cut FROM cuts WHERE ?1 IS NULL OR number < ?1 ORDER BY number DESC LIMIT 1", (oldest,)
-            ).fetchone()
-            return None if cuts is None else str(cuts[0])
+            done = "FROM cuts WHERE ?1 IS NULL OR number < ?1"
+            oldest = (self._oldest(),)
+            self._run(f"DELETE FROM cuts WHERE number < (SELECT max(number) {done})", oldest)
+            cut = self._run(f"SELECT cut {done} ORDER BY number DESC LIMIT 1", oldest).fetchone()
+            return None if cut is None else str(cut[0])
 
     def counts(self) -> dict[str, int]:
         with self._readable():
@@ -281,6 +287,9 @@ class SqliteRows:
         except sqlite3.DatabaseError as exc:
             if getattr(exc, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise self._lost(f"the file is damaged: {exc}") from exc
+            if getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+                what = f"the rows of the view {self._layout.view.name} in {self._path} are in use by another process"
+                raise SyncError(what, hint="end the other runner first: a row store has one") from exc
             raise
 
     def _lost(self, why: str) -> RowsLost:

@@ -258,6 +258,8 @@ class SqliteRows:
         # A power failure may take back what was done last, whole: the positions go back with it.
         self._run("PRAGMA synchronous = NORMAL")
         self._run("PRAGMA cache_size = -131072")
+        # After a transaction larger than this, its log is cut off again.
+        self._run("PRAGMA journal_size_limit = 67108864")
 
     def _identify(self, view: View, shard: int) -> None:
         if not self._run("SELECT count(*) FROM sqlite_master WHERE name = 'facts'").fetchone()[0]:

@@ -342,7 +342,12 @@ def test_another_view_or_shard_a_lost_and_a_damaged_file_are_told(shop: Shop, tm
     damaged = bytearray(path.read_bytes())
     damaged[len(damaged) // 2 : len(damaged) // 2 + 4096] = b"\xff" * 4096
     path.write_bytes(damaged)
-    path.with_name(path.name + "-wal").unlink(missing_ok=True)
     with pytest.raises(RowsLost, match="the file is damaged"):
+        SqliteRows(path, shop.view)
+    path.write_bytes(whole)
+    shop.store = SqliteRows(path, shop.view)
+    crash(shop.store)
+    path.with_name(path.name + "-wal").unlink()
+    with pytest.raises(RowsLost, match="the log beside it is gone"):
         SqliteRows(path, shop.view)
     shop.store = SqliteRows.create(path, shop.view)

@@ -24,8 +24,12 @@ class Crash(Exception):
 
 
 def crash(store: SqliteRows) -> None:
-    """End as a killed process would: nothing is written any more."""
+    """End as a killed process would: the files stay as they are. SQLite would tidy them when it closes them."""
+    files = [path for suffix in ("", "-wal") if (path := store._path.with_name(store._path.name + suffix)).exists()]
+    left = {path: path.read_bytes() for path in files}
     store._connection.close()
+    for path, data in left.items():
+        path.write_bytes(data)
 
 
 def as_rows(view: View, changes: Iterable[Change]) -> Iterator[tuple[str, list[tuple[object, ...]]]]:

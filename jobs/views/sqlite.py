@@ -63,6 +63,7 @@ class SqliteRows:
         self._given: Slice | None = None
         if not path.is_file():
             raise self._lost("there is no file")
+        self._has_log = _beside(path, "-wal").exists()
         self._connection = sqlite3.connect(
             path, isolation_level=None, check_same_thread=False, cached_statements=1000, timeout=_WAIT
         )
@@ -77,6 +78,7 @@ class SqliteRows:
                 self._run(_UNKNOWN)
                 self._run("DELETE FROM slice")
                 self._set("open", 1)
+            self._run("PRAGMA wal_checkpoint(TRUNCATE)")
         except SyncError:
             self._connection.close()
             raise
@@ -86,7 +88,7 @@ class SqliteRows:
     def create(cls, path: Path, view: View, shard: int = 0) -> SqliteRows:
         """An empty store, in place of whatever was there."""
         for suffix in ("", "-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
+            _beside(path, suffix).unlink(missing_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(path)
         connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
@@ -269,6 +271,8 @@ class SqliteRows:
         other = [name for name, value in wanted.items() if found.get(name) != value]
         if other:
             raise self._lost(f"it was made for another {other[0]}")
+        if found["open"] and not self._has_log:
+            raise self._lost("it was not closed in good order, and the log beside it is gone")
         if found["open"]:
             said = [row[0] for row in self._run("PRAGMA quick_check(1)")]
             if said != ["ok"]:
@@ -324,6 +328,11 @@ class SqliteRows:
         """The first `apply` of which something is not published."""
         found = [self._run("SELECT min(since) FROM dirty WHERE large = ?", (large,)).fetchone()[0] for large in (0, 1)]
         return min((int(since) for since in found if since is not None), default=None)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    """One of SQLite's own files."""
+    return path.with_name(path.name + suffix)
 
 
 def _sweep(kept: Kept) -> str:

@@ -122,8 +122,16 @@ def key_sql(columns: list[Column]) -> str:
     if len(columns) == 1:
         value = value_sql(columns[0], f"k.{_quote(columns[0].name)}")
         return f"CAST({value.sql} AS STRING)"
-    parts = [json_sql(value_sql(column, f"k.{_quote(column.name)}")) for column in columns]
+    parts = [cell_sql(column, f"k.{_quote(column.name)}") for column in columns]
     return "concat('[', concat_ws(',', " + ", ".join(parts) + "), ']')"
+
+
+def cell_sql(column: Column, sql: str) -> str:
+    """JSON text of a column's value that is not null."""
+    rule, value = _rule(column), value_sql(column, sql)
+    if rule.form == "same" and rule.log != "string" and not column.array:
+        return f"CAST({value.sql} AS STRING)"  # a number or a boolean is its own JSON
+    return json_sql(value)
 
 
 def json_sql(value: Value) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -43,11 +44,12 @@ TOLD_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class TableLog:
-    """A table's log as a view reads it: from which epoch, and how its records become rows."""
+    """A table's log as a view reads it: from which epoch, and how its records become rows. `plain`: see RowsSql."""
 
     table: str
     log: TopicLog
     source: LogSource
+    plain: frozenset[int]
 
 
 class Builder:
@@ -257,7 +259,11 @@ class Builder:
             limits = np.array([stops.get(p, 0) for p in range(t.log.partitions)])
             table = table.filter(pa.array(offsets < limits[partitions]))
         columns = [table[name].to_pylist() for name in ("key", "version", "gone")]
-        columns += [table[name].to_pylist() for name in table.column_names[len(FIXED) :]]
+        for number, name in enumerate(table.column_names[len(FIXED) :]):
+            cells = table[name].to_pylist()
+            if number in t.plain:
+                cells = [None if text is None else orjson.dumps(text).decode() for text in cells]
+            columns.append(cells)
         return list(zip(*columns, strict=True)), stops, held
 
     def _publish(self, store: SqliteRows, publisher: Publisher) -> None:

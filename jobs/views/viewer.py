@@ -175,9 +175,9 @@ class Viewer:
             if log is None:
                 raise SourceError(f"the table {name} is not captured any more", hint="run `driftless plan`")
             log = log.upto(build.epochs[name])
-            parse, shape = rows_sql(table, log, unavailable=names.unavailable(self._config.name))
+            rows = rows_sql(table, log, unavailable=names.unavailable(self._config.name))
             options = kafka_options(self._kafka.settings(), f"view-{self.view}") | {"includeHeaders": "true"}
-            logs.append(TableLog(name, log, LogSource(log.topic, options, tuple(parse), tuple(shape))))
+            logs.append(TableLog(name, log, LogSource(log.topic, options, rows.parse, rows.shape), rows.plain))
         path = self._folder / self._config.name / f"{self.view}-{build.number}.{self.shard}.rows"
         builder = Builder(
             build, logs, self._config.name, self._kafka, self._spark, self._head, path, self.lease.confirm, self.shard

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from driftless.errors import SyncError
+from driftless.errors import SourceUnavailable, SyncError
 from driftless.table import Column, Table
 from driftless.version import make_version
 from driftless.views.declared import ViewConfig
@@ -351,3 +351,16 @@ def test_another_view_or_shard_a_lost_and_a_damaged_file_are_told(shop: Shop, tm
     with pytest.raises(RowsLost, match="the log beside it is gone"):
         SqliteRows(path, shop.view)
     shop.store = SqliteRows.create(path, shop.view)
+
+
+def test_a_full_disk_takes_nothing_in_and_it_goes_on_when_there_is_room(shop: Shop) -> None:
+    shop.apply(shop.order(1, "open"), cut="a")
+    (pages,) = shop.store._run("PRAGMA page_count").fetchone()
+    shop.store._run(f"PRAGMA max_page_count = {pages + 2}")
+    many = [shop.order(n, "x" * 500) for n in range(2, 400)]
+    with pytest.raises(SourceUnavailable, match="cannot be kept in .*: database or disk is full"):
+        shop.apply(*many, cut="b")
+    assert (shop.store.dirty(), shop.store.frontier()) == (1, None)
+    shop.store._run("PRAGMA max_page_count = 1000000")
+    shop.apply(*many, cut="b")
+    assert shop.store.dirty() == 399

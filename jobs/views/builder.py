@@ -6,50 +6,34 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import orjson
-import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from driftless.errors import Fenced, SourceError, SourceUnavailable, SyncError
-from driftless.kafka import Kafka, Offsets
-from driftless.registry import TopicLog
+from driftless.kafka import Kafka
 from driftless.views.build import Build
-from jobs.apply import DRIVER_OFFSETS, Head, LogSource, read_slice, spark_error
+from jobs.apply import Head
 from jobs.frontier import Frontier
-from jobs.rows import FIXED
-from jobs.views.cuts import Cut, CutReader, marker_of
+from jobs.views.cuts import Cut, CutReader, cut_text, marker_of
 from jobs.views.publish import Publisher
+from jobs.views.reader import Reader, TableLog
 from jobs.views.sqlite import SqliteRows
 from jobs.views.standing import BuildProgress
-from jobs.views.store import Partition, Row, RowsLost
+from jobs.views.store import RowsLost
 
 _log = logging.getLogger(__name__)
 
-SLICE_OFFSETS = 50_000
-"""Offsets read at a time: bounds the memory that a long log, or a long transaction, takes."""
 DOCUMENTS = 5_000
 """Documents of one publication: bounds how long what is new waits for a large fan-out."""
 WAIT_SECONDS = 0.05
 RETRY_SECONDS = 5.0
 END_SECONDS = 60.0
 """How long rows may wait for the end of their transaction before that is told."""
+EXPIRE_SECONDS = 3600.0
+"""How often tombstones are looked for that are older than those of the log."""
 TOLD_SECONDS = 0.5
 """How often roots that wait are counted."""
-
-
-@dataclass(frozen=True)
-class TableLog:
-    """A table's log as a view reads it: from which epoch, and how its records become rows. `plain`: see RowsSql."""
-
-    table: str
-    log: TopicLog
-    source: LogSource
-    plain: frozenset[int]
 
 
 class Builder:
@@ -85,12 +69,12 @@ class Builder:
         self._head = head
         self.path = path
         self._cut: Cut | None = None
-        self._held: set[Partition] = set()
         self._whole = False
         self._clean = False
         self._claimed: str | None = None
         self._cut_at = 0.0
         self._count_at = 0.0
+        self._expire_at = time.monotonic() + EXPIRE_SECONDS
 
     @property
     def group(self) -> str:
@@ -108,6 +92,8 @@ class Builder:
             try:
                 self._build()
                 progress.state = "stopped"
+            except RowsLost as exc:
+                _log.warning("%s: %s", self.group, exc)  # opened again, it is filled from the log
             except SourceUnavailable as exc:
                 if not progress.trouble:
                     _log.warning("%s: waiting: %s", self.group, exc)
@@ -141,8 +127,9 @@ class Builder:
         self._confirm()  # opening a producer fences whoever has one
         publisher = Publisher(self._kafka, self._pipeline, self.build, self._shard)
         store = self._open(publisher)
+        reader = Reader(self._logs, self._spark, self._head, self.group)
         try:
-            self._cut, self._held, self._whole, self._clean = None, set(), False, False
+            self._cut, self._whole, self._clean = None, False, False
             self._cut_at = time.monotonic()
             floor = {(t.log.topic, p): offset for t in self._logs for p, offset in t.log.floor.items()}
             known = store.positions()
@@ -151,8 +138,9 @@ class Builder:
                 (topic, p): max(known.get((self._ids[topic], p), 0), offset) for (topic, p), offset in floor.items()
             }
             while not self.stop.is_set():
-                self._step(store, cuts, publisher)
+                self._step(store, reader, cuts, publisher)
         finally:
+            reader.close()
             cuts.close()
             store.close()
 
@@ -186,18 +174,18 @@ class Builder:
 
     # -- one step -----------------------------------------------------------------------------------------------
 
-    def _step(self, store: SqliteRows, cuts: CutReader, publisher: Publisher) -> None:
+    def _step(self, store: SqliteRows, reader: Reader, cuts: CutReader, publisher: Publisher) -> None:
         if self._cut is None:
             self._cut = cuts.next(WAIT_SECONDS if self._clean or not self._whole else 0)
             if self._cut is not None:
-                self._held, self._cut_at = set(), time.monotonic()
+                self._cut_at = time.monotonic()
         if self._cut is not None:
-            self._advance(store, self._cut)
+            self._advance(store, reader, self._cut)
         if self._whole and not self._clean:
             self._publish(store, publisher)
         self._claim(store)
 
-    def _advance(self, store: SqliteRows, cut: Cut) -> None:
+    def _advance(self, store: SqliteRows, reader: Reader, cut: Cut) -> None:
         """Take in what lies before a cut, a slice at a time; between two slices the rows are of no one moment."""
         progress, log = self.progress, self.build.log
         assert log is not None
@@ -209,62 +197,20 @@ class Builder:
                 f"{topic}/{partition} ends at {progress.ends[behind[0]]}, before what the view has taken in",
                 hint="the broker lost records, or the topic was made anew; `driftless check` says which",
             )
-        left = {place for place, end in progress.ends.items() if end > progress.positions[place]} - self._held
-        share = max(1, SLICE_OFFSETS // max(1, len(left)))
-        to = {place: min(progress.ends[place], progress.positions[place] + share) for place in left}
-        changes: list[tuple[str, list[Row]]] = []
-        reached = dict(progress.positions)
-        for t in self._logs:
-            mine = {p: to[t.log.topic, p] for p in range(t.log.partitions) if (t.log.topic, p) in to}
-            if mine:
-                rows, stops, held = self._read(t, mine, cut.marker.lsn)
-                changes.append((t.table, rows))
-                reached.update({(t.log.topic, p): stop for p, stop in stops.items()})
-                self._held |= {(t.log.topic, p) for p in held}
-        whole = all(reached[place] >= end or place in self._held for place, end in progress.ends.items())
-        kept = {(self._ids[topic], p): position for (topic, p), position in reached.items()}
+        part = reader.read(cut, progress.positions)
+        kept = {(self._ids[topic], p): position for (topic, p), position in part.reached.items()}
         kept[log.topic_id, -1] = 0  # of whose documents it knows what is published
-        store.apply(changes, kept, cut.to_text() if whole else None, now=int(time.time()))
-        progress.positions = reached
-        if any(rows for _, rows in changes):
+        store.apply(part.changes, kept, cut_text(cut.marker) if part.whole else None, now=int(time.time()))
+        progress.positions = part.reached
+        if any(rows for _, rows in part.changes):
             self._clean = False
             progress.changed.set()
-        self._whole = whole
-        if whole:
+        self._whole = part.whole
+        if part.whole:
             self._cut = None
             if progress.trouble:
                 progress.trouble = ""
                 _log.warning("%s: goes on", self.group)
-
-    def _read(self, t: TableLog, to: Offsets, lsn: int) -> tuple[list[Row], Offsets, set[int]]:
-        """The rows before the first of each partition that is not surely of a whole transaction; where each ends, and
-        in which partitions there was such a one. May end elsewhere than asked for, as `Head.read` does.
-        """
-        begin = {p: self.progress.positions[t.log.topic, p] for p in to}
-        try:
-            if sum(to[p] - begin[p] for p in to) <= DRIVER_OFFSETS:
-                to, table = self._head.read(t.source, begin, to)
-            else:
-                table = read_slice(self._spark, t.source, begin, to).toArrow()
-        except PySparkException as exc:
-            raise spark_error(exc) from exc
-        partitions, offsets, gates = (table[name].to_numpy() for name in ("partition", "offset", "gate"))
-        stops, held = dict(to), set[int]()
-        for p in to:
-            of_no_end = offsets[(partitions == p) & (gates >= lsn)]
-            if len(of_no_end):
-                stops[p] = int(of_no_end.min())
-                held.add(p)
-        if held:
-            limits = np.array([stops.get(p, 0) for p in range(t.log.partitions)])
-            table = table.filter(pa.array(offsets < limits[partitions]))
-        columns = [table[name].to_pylist() for name in ("key", "version", "gone")]
-        for number, name in enumerate(table.column_names[len(FIXED) :]):
-            cells = table[name].to_pylist()
-            if number in t.plain:
-                cells = [None if text is None else orjson.dumps(text).decode() for text in cells]
-            columns.append(cells)
-        return list(zip(*columns, strict=True)), stops, held
 
     def _publish(self, store: SqliteRows, publisher: Publisher) -> None:
         """Some documents; what is dirty beyond them waits for the next step, so that new changes come in between."""
@@ -288,6 +234,9 @@ class Builder:
             self._count_at = now + TOLD_SECONDS
             progress.dirty = 0 if self._clean else store.dirty()
             self._heed_what_waits(now)
+        if now >= self._expire_at:
+            self._expire_at = now + EXPIRE_SECONDS
+            store.expire(int(time.time() - self.build.retention / 1000))
         if not self._whole:
             return
         text = store.frontier()

@@ -30,9 +30,6 @@ class Cut:
     marker: Marker
     ends: Mapping[str, Offsets]
 
-    def to_text(self) -> str:
-        return cut_text(self.marker)
-
 
 def cut_text(marker: Marker) -> str:
     """What a row store keeps of a cut."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from driftless.errors import SyncError
+from driftless.errors import SourceUnavailable, SyncError
 from driftless.views.shard import shard_of
 from driftless.views.tree import View
 from jobs.views import marks
@@ -280,7 +280,7 @@ class SqliteRows:
 
     @contextmanager
     def _readable(self, *, transaction: bool = True) -> Iterator[None]:
-        """One transaction; what SQLite cannot read any more is RowsLost."""
+        """One transaction; what SQLite cannot read any more is RowsLost, and what it cannot write may pass."""
         try:
             if transaction:
                 self._run("BEGIN IMMEDIATE")
@@ -291,9 +291,13 @@ class SqliteRows:
                 raise
             self._connection.commit()
         except sqlite3.DatabaseError as exc:
-            if getattr(exc, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
+            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise self._lost(f"the file is damaged: {exc}") from exc
-            if getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY):
+                what = f"the rows of the view {self._layout.view.name} cannot be kept in {self._path}: {exc}"
+                raise SourceUnavailable(what, hint="make room there; it goes on by itself") from exc
+            if code == sqlite3.SQLITE_BUSY:
                 what = f"the rows of the view {self._layout.view.name} in {self._path} are in use by another process"
                 raise SyncError(what, hint="end the other runner first: a row store has one") from exc
             raise

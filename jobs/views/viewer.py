@@ -25,7 +25,8 @@ from jobs.frontier import FrontierReader
 from jobs.rows import rows_sql
 from jobs.spark import cancel
 from jobs.truncation import truncated
-from jobs.views.builder import Builder, TableLog
+from jobs.views.builder import Builder
+from jobs.views.reader import TableLog
 from jobs.views.standing import BuildProgress
 
 _log = logging.getLogger(__name__)

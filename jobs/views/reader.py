@@ -1,0 +1,119 @@
+"""Read what lies before a cut, from the topics of a view's tables, a slice at a time and one slice ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import orjson
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from driftless.kafka import Offsets
+from driftless.registry import TopicLog
+from jobs.apply import DRIVER_OFFSETS, Head, LogSource, read_slice, spark_error
+from jobs.rows import FIXED
+from jobs.views.cuts import Cut
+from jobs.views.store import Partition, Row
+
+SLICE_OFFSETS = 50_000
+"""Offsets of one slice: bounds the memory that a long log, or a long transaction, takes."""
+
+
+@dataclass(frozen=True)
+class TableLog:
+    """A table's log as a view reads it: from which epoch, and how its records become rows. `plain`: see RowsSql."""
+
+    table: str
+    log: TopicLog
+    source: LogSource
+    plain: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows by table, and where each partition was read to. `whole`: nothing is left before the cut.
+
+    `held`: partitions whose next row is of a transaction that had not ended by then; they are read no further.
+    """
+
+    changes: list[tuple[str, list[Row]]]
+    reached: dict[Partition, int]
+    held: frozenset[Partition]
+    whole: bool
+
+
+class Reader:
+    """While one slice is taken in, the next is read: Spark works in the JVM, and the row store in Python."""
+
+    def __init__(self, logs: Sequence[TableLog], spark: SparkSession, head: Head, group: str) -> None:
+        self._logs = logs
+        self._spark = spark
+        self._head = head
+        self._group = group
+        self._ahead: Future[Part] | None = None
+        self._pool = ThreadPoolExecutor(1, "ahead", self._name_jobs)
+
+    def _name_jobs(self) -> None:
+        self._spark.sparkContext.setJobGroup(self._group, "read ahead", interruptOnCancel=True)
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._group)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def read(self, cut: Cut, positions: Mapping[Partition, int]) -> Part:
+        """The next slice before a cut, to be asked for until it is whole. `positions`: where the first one begins."""
+        ahead, self._ahead = self._ahead, None
+        part = ahead.result() if ahead is not None else self._fetch(cut, positions, frozenset())
+        if not part.whole:
+            self._ahead = self._pool.submit(self._fetch, cut, part.reached, part.held)
+        return part
+
+    def _fetch(self, cut: Cut, positions: Mapping[Partition, int], held: frozenset[Partition]) -> Part:
+        ends = {(topic, p): end for topic, offsets in cut.ends.items() for p, end in offsets.items()}
+        left = {place for place, end in ends.items() if end > positions[place]} - held
+        share = max(1, SLICE_OFFSETS // max(1, len(left)))
+        to = {place: min(ends[place], positions[place] + share) for place in left}
+        changes, reached = [], dict(positions)
+        for t in self._logs:
+            topic = t.log.topic
+            mine = {p: to[topic, p] for p in range(t.log.partitions) if (topic, p) in to}
+            if mine:
+                begin = {p: positions[topic, p] for p in mine}
+                rows, stops, stopped = self._rows(t, begin, mine, cut.marker.lsn)
+                changes.append((t.table, rows))
+                reached.update({(topic, p): stop for p, stop in stops.items()})
+                held |= {(topic, p) for p in stopped}
+        return Part(changes, reached, held, all(reached[place] >= end or place in held for place, end in ends.items()))
+
+    def _rows(self, t: TableLog, begin: Offsets, to: Offsets, lsn: int) -> tuple[list[Row], Offsets, set[int]]:
+        """The rows before the first of each partition that is not surely of a whole transaction; where each ends, and
+        in which partitions there was such a one. May end elsewhere than asked for, as `Head.read` does.
+        """
+        try:
+            if sum(to[p] - begin[p] for p in to) <= DRIVER_OFFSETS:
+                to, table = self._head.read(t.source, begin, to)
+            else:
+                table = read_slice(self._spark, t.source, begin, to).toArrow()
+        except PySparkException as exc:
+            raise spark_error(exc) from exc
+        partitions, offsets, gates = (table[name].to_numpy() for name in ("partition", "offset", "gate"))
+        stops, held = dict(to), set[int]()
+        for p in to:
+            of_no_end = offsets[(partitions == p) & (gates >= lsn)]
+            if len(of_no_end):
+                stops[p] = int(of_no_end.min())
+                held.add(p)
+        if held:
+            limits = np.array([stops.get(p, 0) for p in range(t.log.partitions)])
+            table = table.filter(pa.array(offsets < limits[partitions]))
+        columns = [table[name].to_pylist() for name in ("key", "version", "gone")]
+        for number, name in enumerate(table.column_names[len(FIXED) :]):
+            cells = table[name].to_pylist()
+            if number in t.plain:
+                cells = [None if text is None else orjson.dumps(text).decode() for text in cells]
+            columns.append(cells)
+        return list(zip(*columns, strict=True)), stops, held

@@ -358,7 +358,7 @@ def test_a_full_disk_takes_nothing_in_and_it_goes_on_when_there_is_room(shop: Sh
     (pages,) = shop.store._run("PRAGMA page_count").fetchone()
     shop.store._run(f"PRAGMA max_page_count = {pages + 2}")
     many = [shop.order(n, "x" * 500) for n in range(2, 400)]
-    with pytest.raises(SourceUnavailable, match="cannot be kept in .*: database or disk is full"):
+    with pytest.raises(SourceUnavailable, match=r"cannot be kept in .*: database or disk is full"):
         shop.apply(*many, cut="b")
     assert (shop.store.dirty(), shop.store.frontier()) == (1, None)
     shop.store._run("PRAGMA max_page_count = 1000000")

@@ -237,10 +237,12 @@ def test_what_a_server_keeps_is_in_a_named_volume() -> None:
 
 def test_servers_start_without_a_configuration_and_driftless_only_when_named() -> None:
     assert {name for name, entry in SERVICES.items() if "profiles" in entry} == {"driftless"}
-    (mount,) = SERVICES["driftless"]["volumes"]
+    mount, rows = SERVICES["driftless"]["volumes"]
     assert mount["read_only"]
     # Else Docker would make a folder of that name where the file is missing.
     assert mount["bind"] == {"create_host_path": False}
+    assert rows == "rows:/opt/driftless/rows"
+    assert "RUN install -d -o driftless /opt/driftless/rows\n" in DOCKERFILE.read_text()
 
 
 # -- secrets --------------------------------------------------------------------------------------------------------

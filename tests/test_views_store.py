@@ -364,3 +364,10 @@ def test_a_full_disk_takes_nothing_in_and_it_goes_on_when_there_is_room(shop: Sh
     shop.store._run("PRAGMA max_page_count = 1000000")
     shop.apply(*many, cut="b")
     assert shop.store.dirty() == 399
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SyncError, match=r"the rows of the view order cannot be kept in .*x\.rows: ") as told:
+        SqliteRows.create(tmp_path / "file" / "shop" / "x.rows", a_view())
+    assert "DRIFTLESS_HOME" in told.value.hint

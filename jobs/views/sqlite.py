@@ -87,9 +87,13 @@ class SqliteRows:
     @classmethod
     def create(cls, path: Path, view: View, shard: int = 0) -> SqliteRows:
         """An empty store, in place of whatever was there."""
-        for suffix in ("", "-wal", "-shm"):
-            _beside(path, suffix).unlink(missing_ok=True)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            for suffix in ("", "-wal", "-shm"):
+                _beside(path, suffix).unlink(missing_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            what = f"the rows of the view {view.name} cannot be kept in {path}: {exc.strerror}"
+            raise SyncError(what, hint="DRIFTLESS_HOME says where, in a folder `rows`") from exc
         connection = sqlite3.connect(path)
         connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
         for kept in Layout(view).tables.values():

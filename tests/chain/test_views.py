@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 from collections import Counter
 from decimal import Decimal
@@ -164,8 +165,7 @@ def rows_file(pipeline: Pipeline) -> Path:
 
 
 def view(pipeline: Pipeline) -> dict[str, Any]:
-    (found,) = pipeline.status()["views"]
-    return dict(found)
+    return next(dict(found) for found in pipeline.status()["views"] if found["name"] == "order")
 
 
 def test_documents_follow_every_table_they_are_made_of(pipeline: Pipeline, source: psycopg.Connection) -> None:
@@ -189,6 +189,10 @@ def test_documents_follow_every_table_they_are_made_of(pipeline: Pipeline, sourc
     pipeline.assert_in_step()
     shown = view(pipeline)
     assert (shown["name"], shown["state"], shown["generation"], shown["dirty"]) == ("order", "live", 1, 0)
+    text = pipeline.here("status").out
+    assert re.search(
+        r"^view order: live, build 1 at 0/[0-9A-F]+, 0 records to read, 0 documents to publish$", text, re.M
+    )
 
 
 def test_only_documents_that_show_a_change_are_written(pipeline: Pipeline, source: psycopg.Connection) -> None:
@@ -339,3 +343,24 @@ def test_a_view_of_one_table_may_be_built_too(pipeline: Pipeline, source: psycop
     pipeline.run()
     source.execute("update products set stock = stock + 1")
     pipeline.assert_in_step("whole-cache")
+
+
+@pytest.mark.soak
+def test_a_view_that_is_taken_out_leaves_nothing_behind(pipeline: Pipeline, source: psycopg.Connection) -> None:
+    number = view(pipeline)["generation"]
+    pipeline.sync["views"]["left"] = {"root": "public.customers"}
+    pipeline.follow("left-cache", View("left", "public.customers"), {"redis": {}})
+    for follower in (SEARCH, CACHE):
+        assert pipeline.here("remove", follower, "--drop").code == 0
+        del pipeline.sync["followers"][follower]
+    del pipeline.sync["views"]["order"]
+    pipeline.here.write()
+    planned = pipeline.here("plan").out
+    assert f"drop topic {pipeline.name}.view.order.{number}" in planned
+    assert "forget view order" in planned
+    pipeline.apply()
+    assert pipeline.here("plan").out.strip() == "nothing to change"
+    assert "order" not in [v["name"] for v in pipeline.status()["views"]]
+    pipeline.run("left-cache")
+    source.execute("update customers set notes = 'seen'")
+    pipeline.assert_in_step("left-cache")

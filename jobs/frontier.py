@@ -96,6 +96,12 @@ class FrontierReader(threading.Thread):
         with self._lock:
             self._pending.remove(pending)
 
+    @property
+    def newest(self) -> Marker | None:
+        """The newest marker that was read: every truncation before it is known."""
+        with self._lock:
+            return None if self._newest is None else self._newest.marker
+
     def truncation(self, topic: str) -> Truncation | None:
         """The newest TRUNCATE of the table of a topic."""
         with self._lock:

@@ -94,7 +94,7 @@ def is_overtaken(state: State, view: str, number: int) -> bool:
     facts = state.under(f"view/{view}")
     mine = facts.get(str(number))
     if mine is None:
-        return False
+        return number < max(map(int, facts), default=0)
     epochs: dict[str, int] = facts[str(max(map(int, facts)))].value["epochs"]  # type: ignore[assignment]
     before: dict[str, int] = mine.value["epochs"]  # type: ignore[assignment]
     return any(epochs.get(table, 0) > epoch for table, epoch in before.items())

@@ -14,7 +14,7 @@ from driftless.errors import Fenced, SourceError, SourceUnavailable, SyncError
 from driftless.kafka import Kafka
 from driftless.views.build import Build
 from jobs.apply import Head
-from jobs.frontier import Frontier
+from jobs.frontier import Frontier, FrontierReader
 from jobs.views.cuts import Cut, CutReader, cut_text, marker_of
 from jobs.views.publish import Publisher
 from jobs.views.reader import Reader, TableLog
@@ -51,6 +51,7 @@ class Builder:
         kafka: Kafka,
         spark: SparkSession,
         head: Head,
+        frontiers: FrontierReader,
         path: Path,
         confirm: Callable[[], None],
         shard: int = 0,
@@ -67,11 +68,12 @@ class Builder:
         self._kafka = kafka
         self._spark = spark
         self._head = head
+        self._frontiers = frontiers
         self.path = path
         self._cut: Cut | None = None
         self._whole = False
         self._clean = False
-        self._claimed: str | None = None
+        self._claimed = 0
         self._cut_at = 0.0
         self._count_at = 0.0
         self._expire_at = time.monotonic() + EXPIRE_SECONDS
@@ -226,7 +228,11 @@ class Builder:
         self.progress.changed.set()
 
     def _claim(self, store: SqliteRows) -> None:
-        """Raise the frontier to the newest cut of which everything is published."""
+        """Raise the frontier to the newest cut of which everything is published.
+
+        Not beyond the newest marker that was read, since before that every TRUNCATE is known; and not at all after one
+        that the build was not begun at: what it took away is still shown.
+        """
         progress, log = self.progress, self.build.log
         assert log is not None
         now = time.monotonic()
@@ -239,14 +245,20 @@ class Builder:
             store.expire(int(time.time() - self.build.retention / 1000))
         if not self._whole:
             return
-        text = store.frontier()
-        if text is None or text == self._claimed:
+        read, text = self._frontiers.newest, store.frontier()
+        if read is None or text is None:
             return
-        self._claimed = text
-        ends = self._kafka.written_ends({log.topic: log.partitions})
-        progress.frontier = Frontier(marker_of(text), ends)
+        marker = min(read, marker_of(text), key=lambda marker: marker.lsn)
+        if marker.lsn <= self._claimed or self._truncated():
+            return
+        self._claimed = marker.lsn
+        progress.frontier = Frontier(marker, self._kafka.written_ends({log.topic: log.partitions}))
         progress.state = "live"
         progress.changed.set()
+
+    def _truncated(self) -> bool:
+        found = ((t, self._frontiers.truncation(t.log.topic)) for t in self._logs)
+        return any(truncation is not None and truncation.lsn > t.log.newest.lsn for t, truncation in found)
 
     def _heed_what_waits(self, now: float) -> None:
         """Tell of rows whose transaction does not end."""

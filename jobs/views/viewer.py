@@ -181,7 +181,16 @@ class Viewer:
             logs.append(TableLog(name, log, LogSource(log.topic, options, rows.parse, rows.shape), rows.plain))
         path = self._folder / self._config.name / f"{self.view}-{build.number}.{self.shard}.rows"
         builder = Builder(
-            build, logs, self._config.name, self._kafka, self._spark, self._head, path, self.lease.confirm, self.shard
+            build,
+            logs,
+            self._config.name,
+            self._kafka,
+            self._spark,
+            self._head,
+            self._frontiers,
+            path,
+            self.lease.confirm,
+            self.shard,
         )
         thread = threading.Thread(target=builder.run, name=builder.group, daemon=True)
         self._running[build.number] = _Running(build, builder, thread)
@@ -220,6 +229,8 @@ class Viewer:
 
     def _drop_what_nobody_reads(self, known: dict[int, Build], state: State) -> Facts:
         """Older builds, once no follower has a generation of them."""
+        if len(known) == 1:
+            return {}
         read = {
             generation.build
             for name, follower in self._config.followers.items()

@@ -1,0 +1,58 @@
+"""Builds of a view as the control topic has them: which is newest, which is overtaken, and how far all shards are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from driftless.control import Fact, State
+from driftless.registry import first_epoch
+from driftless.table import Column, Table
+from driftless.views.build import Build, builds, is_overtaken, newest_build, newest_number
+from driftless.views.tree import Node, View
+from jobs.views.standing import frontier_of
+
+TABLE = Table("public", "orders", (Column("id", "int8"),), ("id",))
+
+
+def build(number: int, *, epoch: int = 1, shards: int = 1) -> Build:
+    view = View("order", Node("", "root", "public.orders", {"id": "id"}), {"public.orders": TABLE}, None, shards)
+    log = first_epoch(f"shop.view.order.{number}", f"id{number}", 2)
+    return Build(number, view, {"public.orders": epoch}, 2, 7e8, "first", log)
+
+
+def state(*found: Build, **more: dict[str, Any]) -> State:
+    facts: dict[str, Any] = {b.key: b.to_json() for b in found} | {k.replace("__", "/"): v for k, v in more.items()}
+    return State({key: Fact(value, 0.0, n) for n, (key, value) in enumerate(facts.items())})
+
+
+def at(lsn: int, **ends: int) -> dict[str, Any]:
+    return {"marker": [lsn, lsn / 10], "ends": {key.removeprefix("p"): offset for key, offset in ends.items()}}
+
+
+def test_a_build_comes_back_from_its_fact_as_it_was() -> None:
+    known = builds(state(build(10), build(9)), "order")
+    assert list(known.items()) == [(9, build(9)), (10, build(10))]
+    assert newest_build(state(build(10), build(9)), "order") == build(10)
+    assert newest_number(state(), "order") == 0
+    assert newest_build(state(), "order") is None
+
+
+def test_a_build_is_overtaken_by_a_later_epoch_alone() -> None:
+    assert not is_overtaken(state(build(1), build(2)), "order", 1)
+    assert is_overtaken(state(build(1), build(2, epoch=2)), "order", 1)
+    assert not is_overtaken(state(build(1), build(2, epoch=2)), "order", 2)
+    # It was dropped before anybody could read it.
+    assert is_overtaken(state(build(3)), "order", 2)
+    assert not is_overtaken(state(), "order", 1)
+
+
+def test_a_view_is_as_far_as_the_last_of_its_shards_and_no_further() -> None:
+    two = build(1, shards=2)
+    assert frontier_of(state(two), "order", 1, "t") is None
+    assert frontier_of(state(two, build__order__1__0=at(50, p0=5, p1=6)), "order", 1, "t") is None
+    waiting = {"build__order__1__0": at(50, p0=5, p1=9), "build__order__1__1": {"marker": None, "ends": None}}
+    assert frontier_of(state(two, **waiting), "order", 1, "t") is None
+    both = {"build__order__1__0": at(50, p0=5, p1=9), "build__order__1__1": at(40, p0=7, p1=6)}
+    found = frontier_of(state(two, **both), "order", 1, "t")
+    assert found is not None
+    assert (found.marker.lsn, found.marker.time, found.ends) == (40, 4.0, {"t": {0: 7, 1: 9}})

@@ -19,7 +19,7 @@ from jobs.rows import FIXED
 from jobs.views.cuts import Cut
 from jobs.views.store import Partition, Row
 
-SLICE_OFFSETS = 50_000
+SLICE_OFFSETS = 100_000
 """Offsets of one slice: bounds the memory that a long log, or a long transaction, takes."""
 
 
@@ -74,19 +74,20 @@ class Reader:
 
     def _fetch(self, cut: Cut, positions: Mapping[Partition, int], held: frozenset[Partition]) -> Part:
         ends = {(topic, p): end for topic, offsets in cut.ends.items() for p, end in offsets.items()}
-        left = {place for place, end in ends.items() if end > positions[place]} - held
-        share = max(1, SLICE_OFFSETS // max(1, len(left)))
-        to = {place: min(ends[place], positions[place] + share) for place in left}
-        changes, reached = [], dict(positions)
-        for t in self._logs:
+        changes, reached, room = [], dict(positions), SLICE_OFFSETS
+        for t in self._logs:  # far behind one table after another: a slice of all would cost a job of Spark's for each
             topic = t.log.topic
-            mine = {p: to[topic, p] for p in range(t.log.partitions) if (topic, p) in to}
-            if mine:
-                begin = {p: positions[topic, p] for p in mine}
-                rows, stops, stopped = self._rows(t, begin, mine, cut.marker.lsn)
-                changes.append((t.table, rows))
-                reached.update({(topic, p): stop for p, stop in stops.items()})
-                held |= {(topic, p) for p in stopped}
+            begin = {p: positions[topic, p] for p in range(t.log.partitions) if (topic, p) not in held}
+            begin = {p: position for p, position in begin.items() if position < ends[topic, p]}
+            if not begin or room <= 0:
+                continue
+            share = max(1, room // len(begin))
+            to = {p: min(ends[topic, p], position + share) for p, position in begin.items()}
+            room -= sum(to[p] - begin[p] for p in to)
+            rows, stops, stopped = self._rows(t, begin, to, cut.marker.lsn)
+            changes.append((t.table, rows))
+            reached.update({(topic, p): stop for p, stop in stops.items()})
+            held |= {(topic, p) for p in stopped}
         return Part(changes, reached, held, all(reached[place] >= end or place in held for place, end in ends.items()))
 
     def _rows(self, t: TableLog, begin: Offsets, to: Offsets, lsn: int) -> tuple[list[Row], Offsets, set[int]]:

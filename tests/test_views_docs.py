@@ -11,7 +11,6 @@ import psycopg
 import pytest
 from ruamel.yaml import YAML
 
-import driftless.load
 from connectors.check import _views
 from connectors.postgres import Postgres, captured_tables
 from driftless.views.declared import ViewConfig
@@ -80,10 +79,7 @@ def test_unique_keys_are_those_that_hold_for_every_row(shop: tuple[psycopg.Conne
     assert source.unique_keys("public.keyed") == [("b",), ("c", "a")]
 
 
-def test_check_tells_what_the_tables_lack(
-    shop: tuple[psycopg.Connection, Postgres], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(driftless.load, "VIEWS_NOT_YET", set())
+def test_check_tells_what_the_tables_lack(shop: tuple[psycopg.Connection, Postgres], tmp_path: Path) -> None:
     relations = "one: {customer: {table: customers, by: customer, columns: [nme]}}"
     text = GOOD.replace("public.products:", "public.orders:").replace(
         "{root: products}", f"{{root: orders, {relations}}}"

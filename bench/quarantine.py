@@ -28,7 +28,9 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
                 p.wait_live(name, running=running, seconds=1200)
                 fact = p.control.read().get(f"follower/{name}/1") or {}
                 refused = rows if name == "refused" else 0
-                found = (fact["documents"], fact["quarantined"])
+                sink = p.sink(name, table=SMALL)
+                found = (sink.count(1), fact["quarantined"])
+                sink.close()
                 assert found == (rows - refused, refused), f"{name}: {found} documents and quarantined ones"
                 measured[name] = used(running)
             report(f"{name}: {said(measured[name])}")

@@ -14,8 +14,7 @@ from driftless.config import Config
 from driftless.control import State
 from driftless.errors import ConfigError, SourceError
 from driftless.generation import generations
-from driftless.kafka import Kafka
-from driftless.registry import TopicLog, first_epoch, registered_log
+from driftless.registry import TopicLog, first_epoch, registered_log, same_topic
 from driftless.table import Table
 from driftless.views.build import newest_build
 
@@ -170,19 +169,3 @@ def _tables_of(view: str, state: State) -> set[str]:
 def _followers_of(table: str, state: State) -> set[str]:
     followers = {key.rpartition("/")[0] for key in state.under("generation")}
     return {f for f in followers if any(g.table.full_name == table for g in generations(state, f).values())}
-
-
-def same_topic(kafka: Kafka, log: TopicLog) -> None:
-    """Raise SourceError unless the topic is the very one that was registered, with as many partitions."""
-    found = kafka.topic(log.topic)
-    if found is None or found.id != log.topic_id:
-        what = "is gone" if found is None else "was deleted and made again"
-        raise SourceError(
-            f"the topic {log.topic} {what} since it was registered: offsets in it mean nothing to the followers",
-            hint="remove the pipeline's connector, slot and topics, then `driftless apply` takes a new snapshot",
-        )
-    if found.partitions != log.partitions:
-        raise SourceError(
-            f"the topic {log.topic} has {found.partitions} partitions, {log.partitions} are registered",
-            hint="a new topic and a new snapshot are needed",
-        )

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from connectors.capture import same_topic
 from connectors.places import Places
 from connectors.postgres import Postgres, captured_tables
 from connectors.relations import column_meetings, meetings, relation_obstacles, table_obstacles, topic_meetings
 from connectors.rights import missing_rights
+from connectors.views import view_source
 from driftless import names
 from driftless.config import Config
 from driftless.control import State
 from driftless.errors import SourceError
-from driftless.registry import registered_log
+from driftless.registry import registered_log, same_topic
 from driftless.table import Table
 from driftless.types import refusal
-from driftless.views.resolve import Source, resolve
+from driftless.views.resolve import resolve
 from driftless.where import Where, parse
 from driftless.yamlfile import did_you_mean
 
@@ -104,8 +104,7 @@ def _columns(config: Config, name: str, table: Table, whole: Table) -> Iterator[
 
 def _views(config: Config, source: Postgres, tables: dict[str, Table | None]) -> Iterator[Finding]:
     captured = {name: table for name, table in tables.items() if table is not None}
-    excluded = {name: table.exclude for name, table in config.source.tables.items()}
-    facts = Source(captured, source.unique_keys, excluded)
+    facts = view_source(config, source, captured)
     for name, view in config.views.items():
         tree, problems = resolve(name, view, facts)
         for at, what in problems:

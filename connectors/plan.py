@@ -158,11 +158,11 @@ def _followers(
 ) -> list[Action]:
     actions = []
     for name in config.followers:
-        table = tables.get(config.table_of(name))
-        if table is None:
+        table, view = tables.get(config.table_of(name)), config.followers[name].view
+        build = builds.get(view)
+        if table is None or (config.views[view].joined and build is None):
             continue
         epoch = epochs[table.full_name]
-        build = builds.get(config.followers[name].view)
         wanted = define(config, name, table, number=next_number(state, name), epoch=epoch, build=build)
         before = newest(state, name)
         if before is not None and before.is_what(wanted):

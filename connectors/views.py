@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from connectors.places import Action, Places, bind
+from connectors.postgres import Postgres
 from driftless import names
 from driftless.config import Config, milliseconds
 from driftless.control import State
@@ -14,19 +15,26 @@ from driftless.views.build import Build, builds, newest_build, progress_key
 from driftless.views.resolve import Source, resolve
 
 
+def view_source(config: Config, source: Postgres, tables: Mapping[str, Table]) -> Source:
+    """What a declaration of a view is resolved against."""
+    excluded = {name: table.exclude for name, table in config.source.tables.items()}
+    return Source(dict(tables), source.unique_keys, excluded)
+
+
 def plan_builds(
     config: Config, places: Places, tables: dict[str, Table], state: State, epochs: dict[str, int]
 ) -> tuple[list[Action], dict[str, Build]]:
     """What is to be begun, and for each view of several tables the build that its followers are to read."""
     actions, found = [], dict[str, Build]()
-    excluded = {name: table.exclude for name, table in config.source.tables.items()}
-    source = Source(tables, places.source.unique_keys, excluded)
+    source = view_source(config, places.source, tables)
     for name, view in config.views.items():
         if not view.joined:
             continue
         tree, problems = resolve(name, view, source)
-        if tree is None:
+        if problems:
             raise ConfigError(*(config.at(at, what) for at, what in problems))
+        if tree is None:
+            continue  # a table of it is not there, which `check` says
         before = newest_build(state, name)
         captured = [config.source.tables[table] for table in tree.tables]
         wanted = Build(

@@ -10,10 +10,10 @@ from typing import Any
 
 from driftless.config import Config, FollowerConfig
 from driftless.control import State
-from driftless.registry import registered_log
+from driftless.registry import has_epoch, registered_log
 from driftless.table import Table
 from driftless.types import refusal
-from driftless.views.build import Build, is_overtaken, newest_number
+from driftless.views.build import Build, has_build, is_overtaken, newest_number
 from driftless.where import parse
 
 _ACCESS = {"url", "ca_certs", "retry_seconds", "request_seconds", "request_bytes", "request_documents", "connections"}
@@ -99,8 +99,10 @@ def define(
         **({"built": build.view.fingerprint} if build else {}),
     }
     digest = hashlib.sha256(json.dumps(built_from, sort_keys=True).encode()).hexdigest()[:16]
-    generation = Generation(number, entry.view, table, entry.kind, fields, sink, where, digest, epoch)
-    return replace(generation, build=build.number if build else 0, epoch=1 if build else epoch, by_itself=by_itself)
+    generation = Generation(
+        number, entry.view, table, entry.kind, fields, sink, where, digest, epoch, by_itself=by_itself
+    )
+    return generation if build is None else replace(generation, build=build.number, epoch=1)
 
 
 def generations(state: State, follower: str) -> dict[int, Generation]:
@@ -123,9 +125,8 @@ def label(follower: str, number: int) -> str:
 def registered(generation: Generation, state: State) -> bool:
     """Whether the epoch that it begins with is there: while a snapshot is being taken, it is not yet."""
     if generation.build:
-        return state.get(f"view/{generation.view}/{generation.build}") is not None
-    log = registered_log(state, generation.table.full_name)
-    return log is not None and generation.epoch <= log.newest.number
+        return has_build(state, generation.view, generation.build)
+    return has_epoch(state, generation.table.full_name, generation.epoch)
 
 
 def overtaken(generation: Generation, state: State) -> bool:

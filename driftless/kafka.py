@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 from confluent_kafka import (
     OFFSET_END,
@@ -261,6 +262,20 @@ class Kafka:
                     raise SourceError(f"reading {topic}: {error.str()}")
         finally:
             consumer.close()
+
+
+def produce(producer: Producer, topic: str, key: bytes, value: bytes | None, **more: Any) -> None:
+    """Give a producer one more record; where its queue is full, once there is room."""
+    while True:
+        try:
+            return producer.produce(topic, value, key, **more)
+        except BufferError:
+            producer.poll(1.0)
+
+
+def is_fencing(error: KafkaError) -> bool:
+    """Whether the brokers refuse a producer because another one has taken its transactional id."""
+    return error.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
 class _reachable:  # noqa: N801 - reads as a statement

@@ -14,11 +14,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from driftless import names
 from driftless.control import LEASE_SECONDS, Control, Fact, absorb, encode
 from driftless.errors import Fenced, SourceUnavailable
-from driftless.kafka import TIMEOUT, Setting, kafka_error
+from driftless.kafka import TIMEOUT, Setting, is_fencing, kafka_error
 
 WRITE_SECONDS = 3.0
 """How long a renewal may take: a stop must not wait for brokers that are away."""
-_FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class Lease:
         except KafkaException as exc:
             self._producer = None
             error: KafkaError = exc.args[0]
-            if error.code() in _FENCED:
+            if is_fencing(error):
                 raise self._fenced() from exc
             raise kafka_error(error, self._control.topic) from exc
 

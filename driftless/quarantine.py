@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from driftless import names
 from driftless.errors import SourceError
-from driftless.kafka import TIMEOUT, Kafka, kafka_error
+from driftless.kafka import TIMEOUT, Kafka, kafka_error, produce
 
 SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(32 << 20), "min.cleanable.dirty.ratio": "0.3"}
 
@@ -72,12 +72,7 @@ class QuarantineLog:
         try:
             for key, value in values.items():
                 name = json.dumps([follower, generation, key]).encode()
-                while True:
-                    try:
-                        producer.produce(self.topic, key=name, value=value, on_delivery=delivered)
-                        break
-                    except BufferError:
-                        producer.poll(1.0)
+                produce(producer, self.topic, name, value, on_delivery=delivered)
             left = producer.flush(TIMEOUT)
         except KafkaException as exc:
             raise kafka_error(exc.args[0], self.topic) from exc

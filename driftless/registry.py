@@ -7,7 +7,7 @@ from typing import Any
 
 from driftless.control import State
 from driftless.errors import SourceError
-from driftless.kafka import Offsets
+from driftless.kafka import Kafka, Offsets
 from driftless.version import make_version
 
 
@@ -97,3 +97,25 @@ def registered_log(state: State, table: str) -> TopicLog | None:
     """The log of a table; None where it is not captured, or its first snapshot is not complete."""
     fact = state.get(f"epochs/{table}")
     return None if fact is None else TopicLog.from_json(fact)
+
+
+def has_epoch(state: State, table: str, number: int) -> bool:
+    """Whether an epoch of a table is registered: while its snapshot is being taken, it is not yet."""
+    log = registered_log(state, table)
+    return log is not None and number <= log.newest.number
+
+
+def same_topic(kafka: Kafka, log: TopicLog) -> None:
+    """Raise SourceError unless the topic is the very one that was registered, with as many partitions."""
+    found = kafka.topic(log.topic)
+    if found is None or found.id != log.topic_id:
+        what = "is gone" if found is None else "was deleted and made again"
+        raise SourceError(
+            f"the topic {log.topic} {what} since it was registered: offsets in it mean nothing to the followers",
+            hint="remove the pipeline's connector, slot and topics, then `driftless apply` takes a new snapshot",
+        )
+    if found.partitions != log.partitions:
+        raise SourceError(
+            f"the topic {log.topic} has {found.partitions} partitions, {log.partitions} are registered",
+            hint="a new topic and a new snapshot are needed",
+        )

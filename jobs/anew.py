@@ -25,10 +25,8 @@ def begun_anew(
     log = registered_log(state, newest.table.full_name)
     if newest.build or log is None:
         return {}  # whoever builds the view looks after its tables
-    truncation = frontiers.truncation(log.topic)
-    if truncation is None or truncation.lsn <= log.newest.lsn:
-        return {}
-    return truncated(kafka, log, truncation).fact(newest.table.full_name)
+    truncation = frontiers.truncation(log)
+    return {} if truncation is None else truncated(kafka, log, truncation).fact(newest.table.full_name)
 
 
 def _why(generation: Generation, state: State) -> str:

@@ -13,9 +13,10 @@ from driftless.errors import SinkError, SyncError
 from driftless.generation import end_keys, overtaken
 from driftless.request import Request
 from jobs.follow import Again, Follow
+from jobs.leased import Facts
 
 if TYPE_CHECKING:
-    from jobs.follower import Facts, Follower
+    from jobs.follower import Follower
 
 
 class Answers:

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from driftless.errors import Fenced, SinkError, SinkUnavailable, SourceError, SourceUnavailable, SyncError
+from driftless.errors import Fenced, SinkError, SinkUnavailable, SourceError, SourceUnavailable
 from driftless.kafka import Kafka, Offsets
+from driftless.registry import same_topic
 from driftless.sink import Applied, Sink
 from jobs.apply import Head, Outcome, Slice, apply_slice, count_documents
 from jobs.frontier import Pending
 from jobs.held import Quarantine
+from jobs.leased import name_jobs, shown
 from jobs.standing import Checkpoint, Job, Progress
 
 _log = logging.getLogger(__name__)
@@ -90,28 +92,16 @@ class Follow:
 
     def run(self) -> None:
         """Follow until `stop` is set or an error ends it; the error is left in `progress.error`."""
-        self._spark.sparkContext.setJobGroup(self.group, f"follow {self.job.view}", interruptOnCancel=True)
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.job.follower)
+        name_jobs(self._spark, self.group, f"follow {self.job.view}", self.job.follower)
         try:
-            self._persist(self._begin)
-            while not self.stop.is_set():
-                self._persist(self._step)
-            self._persist(self._save, last=True)
-            self.progress.state = "stopped"
-        except SyncError as exc:
-            if not self.stop.is_set() or isinstance(exc, Fenced):
-                self.progress.error = exc
-                self.progress.state = "failed"
-                _log.error("%s: stopped: %s", self.job.follower, exc)
-        except Exception as exc:  # noqa: BLE001
-            # The top of a thread: whatever ends it must show, or a follower would stand still and look alive.
-            if not self.stop.is_set():
-                _log.exception("%s: stopped by an error that is not provided for", self.job.follower)
-                self.progress.error = SyncError(f"{type(exc).__name__}: {exc}", hint="this is a defect of driftless")
-                self.progress.state = "failed"
+            with shown(self):
+                self._persist(self._begin)
+                while not self.stop.is_set():
+                    self._persist(self._step)
+                self._persist(self._save, last=True)
+                self.progress.state = "stopped"
         finally:
             self._sink.close()
-            self.progress.changed.set()
 
     @property
     def group(self) -> str:
@@ -146,20 +136,12 @@ class Follow:
                 return
 
     def _begin(self) -> None:
-        self._check_log()
+        same_topic(self._kafka, self.job.log)
         self._sink.check()
         self._sink.create(self.job.generation)
         self.quarantine.load()
         self._resume(self._sink.load(self.job.generation))
         self._save()
-
-    def _check_log(self) -> None:
-        log, found = self.job.log, self._kafka.topic(self.job.log.topic)
-        if found is None or found.id != log.topic_id or found.partitions != log.partitions:
-            raise SourceError(
-                f"the topic {log.topic} is not the one that was registered: offsets in it mean something else",
-                hint="run `driftless check`, which says what changed",
-            )
 
     def _resume(self, text: str | None) -> None:
         """Take up from what the store says that it holds."""

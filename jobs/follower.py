@@ -8,31 +8,23 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from pyspark.sql import SparkSession
-
-from driftless.config import Config, milliseconds
+from driftless.config import milliseconds
 from driftless.control import Fact, State
-from driftless.errors import Fenced, SinkError, SinkUnavailable, SourceError, SyncError
+from driftless.errors import SinkError, SinkUnavailable, SourceError, SyncError
 from driftless.generation import Generation, end_keys, generations, overtaken, registered
-from driftless.kafka import Kafka
 from driftless.lease import Lease
-from driftless.quarantine import QuarantineLog
 from driftless.request import requests
 from jobs.anew import begun_anew
 from jobs.answer import Answers
 from jobs.follow import Follow
-from jobs.frontier import FrontierReader, Pending
+from jobs.frontier import Pending
 from jobs.held import Quarantine
 from jobs.job import make_job
-from jobs.spark import cancel
+from jobs.leased import Facts, Leased, Shared
 from jobs.standing import Progress
-from jobs.tail import Tail
 from jobs.views.standing import frontier_of
 
 _log = logging.getLogger(__name__)
-RENEW_SECONDS = 2.0
-"""How often a lease is renewed when nothing else is to be said: a fifth of its length."""
-Facts = dict[str, dict[str, object] | None]
 
 
 @dataclass
@@ -40,7 +32,7 @@ class _Running:
     """`refused`: why its last promotion did not come about. `told`: the newest position that its view has told of."""
 
     generation: Generation
-    follow: Follow
+    worker: Follow
     pending: Pending
     thread: threading.Thread
     refused: SyncError | None = None
@@ -48,22 +40,10 @@ class _Running:
 
     @property
     def progress(self) -> Progress:
-        return self.follow.progress
+        return self.worker.progress
 
 
-@dataclass(frozen=True)
-class Shared:
-    """What the followers of a process share."""
-
-    config: Config
-    kafka: Kafka
-    spark: SparkSession
-    head: Tail
-    frontiers: FrontierReader
-    quarantine: QuarantineLog
-
-
-class Follower:
+class Follower(Leased[_Running]):
     """One follower in this process: a thread for each of its generations.
 
     The control topic says which generations there are, and what is asked of them. The store says which one readers
@@ -71,25 +51,12 @@ class Follower:
     """
 
     def __init__(self, shared: Shared, name: str, lease: Lease, added: Callable[[Progress], None]) -> None:
-        self.name = name
-        self.lease = lease
-        self.removed = False
-        self._shared = shared
+        super().__init__(shared, name, lease)
         self._added = added
-        self._running: dict[int, _Running] = {}
         self._facts: dict[str, Fact] = {}
         self._known: dict[int, Generation] = {}
         self._promotion: threading.Thread | None = None
         self._answers = Answers(self)
-        self._written = 0.0
-        self._said = ""
-        self._stopping = False
-
-    # -- what whoever runs it asks ------------------------------------------------------------------------------
-
-    @property
-    def alive(self) -> bool:
-        return any(r.thread.is_alive() for r in self._running.values())
 
     @property
     def progress(self) -> list[Progress]:
@@ -108,30 +75,6 @@ class Follower:
             )
         for generation in ready:
             self._start(generation, state)
-
-    def stop(self) -> None:
-        self._stopping = True
-        for r in self._running.values():
-            r.follow.stop.set()
-
-    def join(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        for r in self._running.values():
-            r.thread.join(max(0.0, deadline - time.monotonic()))
-
-    def cancel(self) -> None:
-        """End Spark's work for generations that have not stopped: it will be done again."""
-        for r in self._running.values():
-            if r.thread.is_alive():
-                cancel(self._shared.spark, r.follow.group)
-                r.thread.join(5.0)
-
-    def release(self) -> None:
-        """Give the lease back, with the last facts."""
-        try:
-            self.lease.release(self._standing())
-        except SyncError as exc:
-            _log.info("%s: the lease could not be given back: %s", self.name, exc)
 
     # -- what answers need --------------------------------------------------------------------------------------
 
@@ -154,48 +97,14 @@ class Follower:
         """The generation of that number, or the one that readers see."""
         for n, r in self._running.items():
             if n == number or (number is None and r.progress.live):
-                return r.follow
+                return r.worker
         what = "no generation that readers see" if number is None else f"no generation {number}"
         raise SinkError(f"{self.name} has {what}", hint="`driftless status` lists them")
 
     # -- one turn -----------------------------------------------------------------------------------------------
 
-    def tick(self, state: State) -> None:
-        """Do what the control topic asks for, and tell it where the follower stands."""
-        if self.removed:
-            return
-        facts: Facts = {}
-        if not self._stopping:
-            try:
-                facts = self._turn(state)
-            except SyncError as exc:
-                if str(exc) != self._said:
-                    self._said = str(exc)
-                    _log.error("%s: %s", self.name, exc)
-        changed = [r for r in self._running.values() if r.progress.changed.is_set()]
-        now = time.monotonic()
-        if not facts and not changed and now - self._written < RENEW_SECONDS:
-            return
-        for r in changed:
-            r.progress.changed.clear()
-        self._written = now
-        try:
-            if self.removed:
-                self.lease.release(facts)
-            else:
-                self.lease.write({**self._standing(), **facts})
-        except Fenced as exc:
-            for r in self._running.values():
-                r.follow.fence(exc)
-        except SyncError as exc:
-            _log.info("%s: progress cannot be written: %s", self.name, exc)
-        else:
-            # Ours to know at once; the reader of the topic brings the same a moment later.
-            for key, value in facts.items():
-                state.set(key, value)
-
-    def _standing(self) -> Facts:
-        return {f"follower/{self.name}/{n}": r.progress.to_json() for n, r in self._running.items()}
+    def _key(self, number: int) -> str:
+        return f"follower/{self.name}/{number}"
 
     def _turn(self, state: State) -> Facts:
         facts_now = state.under(f"generation/{self.name}")
@@ -210,8 +119,8 @@ class Follower:
             self._end(n)
         for n, r in self._running.items():
             r.generation = known[n]
-            if paused != r.follow.hold.is_set():
-                (r.follow.hold.set if paused else r.follow.hold.clear)()
+            if paused != r.worker.hold.is_set():
+                (r.worker.hold.set if paused else r.worker.hold.clear)()
         self._hear_of_views(state)
         facts = self._follow_the_store(state.now)
         if not paused:
@@ -246,13 +155,7 @@ class Follower:
 
     def _end(self, number: int) -> None:
         """Stop following a generation that is to be, or has been, dropped."""
-        r = self._running.pop(number)
-        r.follow.stop.set()
-        r.thread.join(1.0)
-        if r.thread.is_alive():
-            # The lease must not run out meanwhile.
-            cancel(self._shared.spark, r.follow.group)
-            r.thread.join(5.0)
+        r = self._halt(number)
         if not r.generation.build:
             self._shared.frontiers.leave(r.pending)
 
@@ -272,7 +175,7 @@ class Follower:
         newest = self._known[max(self._known)]
         for r in self._running.values():
             if overtaken(r.generation, state):
-                r.follow.silent.set()  # it cannot hold what the new epoch says
+                r.worker.silent.set()  # it cannot hold what the new epoch says
         return begun_anew(self.name, newest, state, self._shared.frontiers, self._shared.kafka)
 
     # -- promoting and dropping ---------------------------------------------------------------------------------
@@ -317,15 +220,15 @@ class Follower:
         """
         r = self._running[number]
         others = [other for n, other in self._running.items() if n != number]
-        r.follow.silent.clear()
+        r.worker.silent.clear()
         for other in others:
-            other.follow.silent.set()
+            other.worker.silent.set()
 
         def work() -> None:
-            sink = r.follow.job.spec.open()
+            sink = r.worker.job.spec.open()
             try:
                 while not _as_far(r.progress, others):
-                    if self._stopping or r.follow.stop.is_set():
+                    if self._stopping or r.worker.stop.is_set():
                         return
                     if r.progress.error is not None:
                         raise r.progress.error
@@ -349,7 +252,7 @@ class Follower:
             finally:
                 sink.close()
                 for other in others:
-                    other.follow.silent.clear()
+                    other.worker.silent.clear()
                 r.progress.promoting = False
                 r.progress.changed.set()
 
@@ -378,7 +281,7 @@ class Follower:
 
     def drop(self, number: int) -> None:
         """Stop following a generation and remove it from its store."""
-        follow = self._running[number].follow
+        follow = self._running[number].worker
         self._end(number)
         sink = follow.job.spec.open()
         try:

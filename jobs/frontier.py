@@ -15,6 +15,7 @@ from driftless import names
 from driftless.errors import SourceError
 from driftless.kafka import Kafka, Offsets
 from driftless.marker import Marker, Truncation, parse_message
+from driftless.registry import TopicLog
 
 _log = logging.getLogger(__name__)
 _KEPT = 512
@@ -102,10 +103,11 @@ class FrontierReader(threading.Thread):
         with self._lock:
             return None if self._newest is None else self._newest.marker
 
-    def truncation(self, topic: str) -> Truncation | None:
-        """The newest TRUNCATE of the table of a topic."""
+    def truncation(self, log: TopicLog) -> Truncation | None:
+        """The newest TRUNCATE of a log's table; None where the log's newest epoch begins there or later."""
         with self._lock:
-            return self._truncations.get(topic)
+            found = self._truncations.get(log.topic)
+        return found if found is not None and found.lsn > log.newest.lsn else None
 
     def stop(self) -> None:
         self._ended.set()

@@ -10,7 +10,7 @@ from driftless.generation import Generation
 from driftless.kafka import Kafka
 from driftless.registry import TopicLog, registered_log
 from driftless.sink import SinkContext
-from driftless.views.build import Build
+from driftless.views.build import build_of
 from driftless.where import parse as parse_where
 from jobs.apply import LogSource, SinkSpec, kafka_options
 from jobs.decode import documents_sql, writes_sql
@@ -54,8 +54,7 @@ def _of_table(config: Config, generation: Generation, state: State) -> _Log:
 
 
 def _of_view(_: Config, generation: Generation, state: State) -> _Log:
-    fact = state.get(f"view/{generation.view}/{generation.build}")
-    build = None if fact is None else Build.from_json(generation.build, fact)
+    build = build_of(state, generation.view, generation.build)
     if build is None or build.log is None:
         raise SourceError(f"build {generation.build} of the view {generation.view} is not there any more")
     parse, shape = documents_sql(build.log)

@@ -21,9 +21,10 @@ from driftless.lease import Lease
 from driftless.quarantine import QuarantineLog
 from driftless.request import ControlReader
 from driftless.table import Table
-from driftless.views.build import Build
-from jobs.follower import Follower, Shared
+from driftless.views.build import build_of
+from jobs.follower import Follower
 from jobs.frontier import FrontierReader
+from jobs.leased import Shared
 from jobs.spark import session, stop
 from jobs.standing import Progress
 from jobs.tail import Tail
@@ -101,9 +102,9 @@ class Runner:
             ending.callback(stop, spark)
             self._under_way = True
             quarantine = QuarantineLog(kafka, self._config.name)
-            shared = Shared(self._config, kafka, spark, Tail(spark), frontiers, quarantine)
+            shared = Shared(self._config, kafka, spark, Tail(spark), frontiers, quarantine, self._rows)
             for (view, shard), lease in zip(self._views, leases[len(self._followers) :], strict=True):
-                viewer = Viewer(self._config, view, lease, kafka, spark, shared.head, frontiers, self._rows, shard)
+                viewer = Viewer(shared, view, lease, shard)
                 viewer.begin(reader.state)
                 followers.append(viewer)
                 self.progress += viewer.progress
@@ -174,8 +175,7 @@ def unapplied(config: Config, followers: Sequence[str], state: State) -> Iterato
         begun, fact = newest(state, name), state.get(f"table/{config.table_of(name)}")
         if begun is None or fact is None:
             continue
-        built = state.get(f"view/{begun.view}/{begun.build}")
-        build = None if built is None else Build.from_json(begun.build, built)
+        build = build_of(state, begun.view, begun.build)
         if begun.fingerprint != define(config, name, Table.from_json(fact), build=build).fingerprint:
             yield f"{name}: sync.yaml differs from what is followed; see `driftless plan`; `driftless apply` rebuilds"
 

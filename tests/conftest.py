@@ -16,8 +16,11 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from pyspark.sql import SparkSession
 
+from driftless.cli.run import spark_jars
 from driftless.errors import StackError
+from jobs.spark import session
 from stack import SERVERS, Endpoints, Stack, stack_home
 from stack.server import Site
 from stack.stack import KINDS
@@ -63,6 +66,14 @@ def _sweep() -> None:
         owner = re.fullmatch(r"test-(\d+)(-\w+)?", folder.name)
         if owner and not psutil.pid_exists(int(owner[1])):
             Stack(folder.name).destroy()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Spark without servers: what is tried in it shares one JVM."""
+    spark = session(spark_jars())
+    yield spark
+    spark.stop()
 
 
 @pytest.fixture(scope="session")

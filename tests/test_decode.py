@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from decimal import Decimal
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from driftless.sink import WRITES
 from driftless.table import Column, Table
 from jobs.apply import newest_per_key
 from jobs.decode import LACKING, writes_sql
-from jobs.spark import session
+from tests.both_ways import both_ways
 
 IN_ARRAYS = {"-63517824000000000": "-63517996800000000"}
 """What Debezium writes in another way within an array: days before the Gregorian calendar."""
@@ -25,19 +24,11 @@ LOG = first_epoch("shop.public.t", "id", 2)
 Record = tuple[bytes | None, bytes | None, int, int]
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    spark = session([])
-    yield spark
-    spark.stop()
-
-
 def decode(
     spark: SparkSession, table: Table, records: list[Record], fields: dict[str, str] | None = None, log: TopicLog = LOG
 ) -> list[tuple[str, int, object]]:
-    frame = spark.createDataFrame(records, "key binary, value binary, `partition` int, `offset` bigint")
     parse, shape = writes_sql(table, fields or {c.name: c.name for c in table.columns}, log)
-    writes = frame.selectExpr(*parse).selectExpr(*shape).toArrow().cast(WRITES)
+    writes = both_ways(spark, parse, shape, [(k, v, None, p, offset) for k, v, p, offset in records]).cast(WRITES)
     rows = zip(*(writes.column(i).to_pylist() for i in range(3)), strict=True)
     return [(k, v, None if d is None else json.loads(d, parse_float=Decimal, parse_int=Decimal)) for k, v, d in rows]
 
@@ -196,11 +187,9 @@ def test_a_value_that_the_source_left_out_stops_at_its_record(spark: SparkSessio
     rows = [{"id": 1, "body": "__gone", "data": None}, {"id": 2, "body": None, "data": "00"}]
     for lost in (None, {"id": 3, "body": "__gone__", "data": None}, {"id": 3, "body": "", "data": b"__gone__".hex()}):
         values = [json.dumps(row).encode() for row in (*rows, *([lost] if lost else []))]
-        records = [(b'{"id":1}', value, 1, 70 + n) for n, value in enumerate(values)]
-        frame = spark.createDataFrame(records, "key binary, value binary, `partition` int, `offset` bigint")
-        writes = frame.selectExpr(*parse).selectExpr(*shape)
+        records = [(b'{"id":1}', value, None, 1, 70 + n) for n, value in enumerate(values)]
         if lost is None:
-            assert writes.count() == len(writes.toArrow()) == 2
+            assert len(both_ways(spark, parse, shape, records)) == 2
             continue
         with pytest.raises(PySparkException, match=f"shop.public.t/1/72: {LACKING}"):
-            writes.toArrow()
+            both_ways(spark, parse, shape, records)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -12,16 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from driftless.table import Column
-from jobs.spark import session
 from tests.test_decode import ID, decode, table
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    spark = session([])
-    yield spark
-    spark.stop()
-
 
 PAIR = (Column("n", "int4"), Column("a b", "text"))
 NESTED = Column(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -11,7 +9,7 @@ from pyspark.sql import SparkSession
 from driftless.registry import first_epoch
 from driftless.table import Column, Table
 from jobs.rows import FIXED, rows_sql
-from jobs.spark import session
+from tests.both_ways import both_ways
 
 LOG = first_epoch("shop.public.t", "id", 2)
 COLUMNS = (Column("a", "int8"), Column("b", "text"), Column("n", "numeric"), Column("on", "bool"), Column("at", "date"))
@@ -21,13 +19,6 @@ VALUE = b'{"a":1,"b":"x\\"y","n":"1.50","on":true,"at":19000}'
 Header = tuple[str, bytes]
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    spark = session([])
-    yield spark
-    spark.stop()
-
-
 def headers(op: str, seq: str | None, *more: Header) -> list[Header]:
     """As Debezium writes them; a snapshot's have no sequence."""
     found = [*more, ("op", op.encode()), ("ts", b"1"), ("lsn", b"2"), ("tx", b"3")]
@@ -35,13 +26,9 @@ def headers(op: str, seq: str | None, *more: Header) -> list[Header]:
 
 
 def read(spark: SparkSession, *records: tuple[bytes, bytes | None, list[Header] | None]) -> list[tuple[object, ...]]:
-    kind = "array<struct<key: string, value: binary>>"
-    frame = spark.createDataFrame(
-        [(key, value, heads, 1, n) for n, (key, value, heads) in enumerate(records)],
-        f"key binary, value binary, headers {kind}, `partition` int, `offset` bigint",
-    )
     sql = rows_sql(TABLE, LOG)
-    table = frame.selectExpr(*sql.parse).selectExpr(*sql.shape).toArrow()
+    given = [(key, value, heads, 1, n) for n, (key, value, heads) in enumerate(records)]
+    table = both_ways(spark, sql.parse, sql.shape, given)
     assert table.column_names == [*FIXED, *(f"c{n}" for n in range(len(COLUMNS)))]
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 

@@ -14,7 +14,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftless.version import make_version
-from jobs.spark import session
 from jobs.views.batch import rows_of, select
 from jobs.views.sqlite import SqliteRows
 from stack import Stack
@@ -38,13 +37,6 @@ _RAW = {
     "to_char({0}, '-MM-DD\"T\"HH24:MI:SS.US') || 'Z' end",
 }
 _WORDS = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    spark = session([])
-    yield spark
-    spark.stop()
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ from driftless.registry import first_epoch
 from driftless.table import Column, Table
 from driftless.where import POSTGRES, Truth, WhereRefused, parse
 from jobs.decode import writes_sql
-from jobs.spark import session
 from jobs.where import log_filter
 from stack import Stack
 from tests.conftest import fresh_database
@@ -41,13 +40,6 @@ def source() -> Iterator[psycopg.Connection]:
             yield connection
     finally:
         stack.destroy()
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    spark = session([])
-    yield spark
-    spark.stop()
 
 
 @pytest.fixture(scope="module")

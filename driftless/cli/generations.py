@@ -68,6 +68,8 @@ def _begin(config: Config, control: Control, state: State, follower: str, *, by_
     number = next_number(state, follower)
     view = config.followers[follower].view
     build = newest_build(state, view) if config.views[view].joined else None
+    if config.views[view].joined and build is None:
+        raise ConfigError(f"the view `{view}` has not been applied yet", hint="run `driftless apply` first")
     wanted = define(config, follower, table, number=number, epoch=epoch, by_itself=by_itself, build=build)
     begun = newest(state, follower)
     if begun is not None and begun.is_what(wanted) and begun.by_itself == by_itself:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from driftless import names
 from driftless.control import State
@@ -38,7 +38,7 @@ class Build:
     @property
     def key(self) -> str:
         """Of its fact in the control topic."""
-        return f"view/{self.view.name}/{self.number}"
+        return _key(self.view.name, self.number)
 
     def to_json(self) -> dict[str, object]:
         log = None if self.log is None else self.log.to_json()
@@ -76,33 +76,47 @@ class Build:
         return replace(self, log=first_epoch(found.name, found.id, found.partitions))
 
 
+def _key(view: str, number: int) -> str:
+    return f"view/{view}/{number}"
+
+
+def build_of(state: State, view: str, number: int) -> Build | None:
+    """The build of that number; None where there is none."""
+    fact = state.get(_key(view, number))
+    return None if fact is None else Build.from_json(number, fact)
+
+
 def builds(state: State, view: str) -> dict[int, Build]:
     """Every build of a view that there is, by number, oldest first."""
     facts = state.under(f"view/{view}")
     return {n: Build.from_json(n, facts[str(n)].value) for n in sorted(map(int, facts))}
 
 
+def newest_number(state: State, view: str) -> int:
+    """Of the build that was begun last; 0 where there is none."""
+    return max(map(int, state.under(f"view/{view}")), default=0)
+
+
 def newest_build(state: State, view: str) -> Build | None:
     """The one that was begun last."""
-    facts = state.under(f"view/{view}")
-    number = max(map(int, facts), default=None)
-    return None if number is None else Build.from_json(number, facts[str(number)].value)
+    return build_of(state, view, newest_number(state, view))
+
+
+# What is asked in every turn looks at the facts themselves: a build holds whole tables.
+
+
+def has_build(state: State, view: str, number: int) -> bool:
+    return state.get(_key(view, number)) is not None
 
 
 def is_overtaken(state: State, view: str, number: int) -> bool:
     """Whether the log of one of its tables has begun anew since, so that it may show rows that are gone."""
-    facts = state.under(f"view/{view}")
-    mine = facts.get(str(number))
-    if mine is None:
-        return number < max(map(int, facts), default=0)
-    epochs: dict[str, int] = facts[str(max(map(int, facts)))].value["epochs"]  # type: ignore[assignment]
-    before: dict[str, int] = mine.value["epochs"]  # type: ignore[assignment]
+    last = newest_number(state, view)
+    newest, mine = (state.get(_key(view, n)) for n in (last, number))
+    if newest is None or mine is None:
+        return number < last
+    epochs, before = (cast("dict[str, int]", fact["epochs"]) for fact in (newest, mine))
     return any(epochs.get(table, 0) > epoch for table, epoch in before.items())
-
-
-def newest_number(state: State, view: str) -> int:
-    """Of the build that was begun last; 0 where there is none."""
-    return max(map(int, state.under(f"view/{view}")), default=0)
 
 
 def progress_key(view: str, number: int, shard: int = 0) -> str:
@@ -112,6 +126,6 @@ def progress_key(view: str, number: int, shard: int = 0) -> str:
 
 def standings(state: State, view: str, number: int) -> list[dict[str, Any]]:
     """Where each shard of a build stands; empty for one that has never been run."""
-    fact = state.get(f"view/{view}/{number}")
-    declared: dict[str, Any] = {} if fact is None else dict(fact["view"])  # type: ignore[call-overload]
+    fact = state.get(_key(view, number))
+    declared = {} if fact is None else cast("dict[str, Any]", fact["view"])
     return [state.get(progress_key(view, number, shard)) or {} for shard in range(declared.get("shards", 0))]

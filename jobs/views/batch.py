@@ -13,14 +13,14 @@ from driftless.table import Column, Table
 from driftless.views.compare import last_order
 from driftless.views.tree import Join, Node, Sort, View
 from driftless.where import parse
-from jobs.decode import json_sql, key_sql, member, row_schema, value_sql
+from jobs.decode import column_of, json_sql, key_sql, member, row_schema, value_sql
 from jobs.sqltext import literal
 from jobs.where import LogDialect
 
 
 def rows_of(table: Table) -> list[str]:
     """`selectExpr` over the newest records of a table that are no deletes, with Kafka's `key` and `value`."""
-    keys = [column for name in table.key if (column := table.column(name)) is not None]
+    keys = [column_of(table, name) for name in table.key]
     return [
         f"from_json(CAST(key AS STRING), {row_schema(keys)}) AS k",
         f"from_json(CAST(value AS STRING), {row_schema(list(table.columns))}) AS r",
@@ -35,7 +35,7 @@ def select(view: View, rows: dict[str, str]) -> str:
     if view.where is not None:
         source = f"(SELECT k, r FROM {source} WHERE {parse(view.where).sql(table, LogDialect())})"
     source, document = compiled.rows(view.root, f"{source} AS t0", "t0")
-    keys = [column for name in table.key if (column := table.column(name)) is not None]
+    keys = [column_of(table, name) for name in table.key]
     return f"SELECT {key_sql(keys)} AS key, {document} AS document FROM {source}"
 
 

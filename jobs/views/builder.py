@@ -8,13 +8,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
-from driftless.errors import Fenced, SourceError, SourceUnavailable, SyncError
-from driftless.kafka import Kafka
+from driftless.errors import Fenced, SourceError, SourceUnavailable
+from driftless.registry import same_topic
 from driftless.views.build import Build
-from jobs.apply import Head
-from jobs.frontier import Frontier, FrontierReader
+from jobs.frontier import Frontier
+from jobs.leased import Shared, name_jobs, shown
 from jobs.views.cuts import Cut, CutReader, cut_text, marker_of
 from jobs.views.publish import Publisher
 from jobs.views.reader import Reader, TableLog
@@ -47,29 +45,23 @@ class Builder:
         self,
         build: Build,
         logs: list[TableLog],
-        pipeline: str,
-        kafka: Kafka,
-        spark: SparkSession,
-        head: Head,
-        frontiers: FrontierReader,
+        shared: Shared,
         path: Path,
         confirm: Callable[[], None],
         shard: int = 0,
     ) -> None:
-        """`confirm`: raises Fenced where another runner has taken over."""
+        """`path`: of the row store. `confirm`: raises Fenced where another runner has taken over."""
         self.build = build
-        self._confirm = confirm
+        self.path = path
         self.progress = BuildProgress(build, shard)
-        self._shard = shard
         self.stop = threading.Event()
         self._logs = logs
         self._ids = {t.log.topic: t.log.topic_id for t in logs}
-        self._pipeline = pipeline
-        self._kafka = kafka
-        self._spark = spark
-        self._head = head
-        self._frontiers = frontiers
-        self.path = path
+        self._shared = shared
+        self._kafka = shared.kafka
+        self._pipeline = shared.config.name
+        self._confirm = confirm
+        self._shard = shard
         self._cut: Cut | None = None
         self._whole = False
         self._clean = False
@@ -86,36 +78,22 @@ class Builder:
 
     def run(self) -> None:
         """Build until `stop` is set or an error ends it; the error is left in `progress.error`."""
-        progress = self.progress
-        self._spark.sparkContext.setJobGroup(self.group, f"build {self.build.view.name}", interruptOnCancel=True)
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.group)
-        pause = 0.2
-        while not self.stop.is_set():
-            try:
-                self._build()
-                progress.state = "stopped"
-            except RowsLost as exc:
-                _log.warning("%s: %s", self.group, exc)  # opened again, it is filled from the log
-            except SourceUnavailable as exc:
-                if not progress.trouble:
-                    _log.warning("%s: waiting: %s", self.group, exc)
-                progress.trouble = str(exc)
-                progress.changed.set()
-                self.stop.wait(pause)
-                pause = min(pause * 2, RETRY_SECONDS)
-            except SyncError as exc:
-                if not self.stop.is_set() or isinstance(exc, Fenced):
-                    progress.error, progress.state = exc, "failed"
-                    _log.error("%s: stopped: %s", self.group, exc)
-                break
-            except Exception as exc:  # noqa: BLE001
-                # The top of a thread: whatever ends it must show, or a view would stand still and look alive.
-                if not self.stop.is_set():
-                    _log.exception("%s: stopped by an error that is not provided for", self.group)
-                    progress.error = SyncError(f"{type(exc).__name__}: {exc}", hint="this is a defect of driftless")
-                    progress.state = "failed"
-                break
-        progress.changed.set()
+        name_jobs(self._shared.spark, self.group, f"build {self.build.view.name}", self.group)
+        with shown(self):
+            pause = 0.2
+            while not self.stop.is_set():
+                try:
+                    self._build()
+                    self.progress.state = "stopped"
+                except RowsLost as exc:
+                    _log.warning("%s: %s", self.group, exc)  # opened again, it is filled from the log
+                except SourceUnavailable as exc:
+                    if not self.progress.trouble:
+                        _log.warning("%s: waiting: %s", self.group, exc)
+                    self.progress.trouble = str(exc)
+                    self.progress.changed.set()
+                    self.stop.wait(pause)
+                    pause = min(pause * 2, RETRY_SECONDS)
 
     def fence(self, error: Fenced) -> None:
         """Stop at once: another runner holds the lease."""
@@ -124,12 +102,13 @@ class Builder:
 
     def _build(self) -> None:
         """One life of the row store and the producer, to be begun anew after whatever may pass."""
-        self._check_logs()
+        for t in self._logs:
+            same_topic(self._kafka, t.log)
         cuts = CutReader(self._kafka, self._pipeline, {t.log.topic: t.log.partitions for t in self._logs})
         self._confirm()  # opening a producer fences whoever has one
         publisher = Publisher(self._kafka, self._pipeline, self.build, self._shard)
         store = self._open(publisher)
-        reader = Reader(self._logs, self._spark, self._head, self.group)
+        reader = Reader(self._logs, self._shared.spark, self._shared.head, self.group)
         try:
             self._cut, self._whole, self._clean = None, False, False
             self._cut_at = time.monotonic()
@@ -164,15 +143,6 @@ class Builder:
             _log.warning("%s: %s; it is filled from the log again, and only what differs is published", self.group, why)
             fresh.seed(publisher.published())
         return fresh
-
-    def _check_logs(self) -> None:
-        for t in self._logs:
-            found = self._kafka.topic(t.log.topic)
-            if found is None or found.id != t.log.topic_id or found.partitions != t.log.partitions:
-                raise SourceError(
-                    f"the topic {t.log.topic} is not the one that was registered: offsets in it mean something else",
-                    hint="run `driftless check`, which says what changed",
-                )
 
     # -- one step -----------------------------------------------------------------------------------------------
 
@@ -245,7 +215,7 @@ class Builder:
             store.expire(int(time.time() - self.build.retention / 1000))
         if not self._whole:
             return
-        read, text = self._frontiers.newest, store.frontier()
+        read, text = self._shared.frontiers.newest, store.frontier()
         if read is None or text is None:
             return
         marker = min(read, marker_of(text), key=lambda marker: marker.lsn)
@@ -257,8 +227,7 @@ class Builder:
         progress.changed.set()
 
     def _truncated(self) -> bool:
-        found = ((t, self._frontiers.truncation(t.log.topic)) for t in self._logs)
-        return any(truncation is not None and truncation.lsn > t.log.newest.lsn for t, truncation in found)
+        return any(self._shared.frontiers.truncation(t.log) is not None for t in self._logs)
 
     def _heed_what_waits(self, now: float) -> None:
         """Tell of rows whose transaction does not end."""

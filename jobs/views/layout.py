@@ -16,7 +16,7 @@ from driftless.views.compare import form, last_order
 from driftless.views.shard import split_tables
 from driftless.views.tree import Join, Node, View
 from driftless.where import parse
-from jobs.views.values import SqliteWhere, equal_sql, order_sql
+from jobs.views.values import SqliteWhere, equal_sql, literal, order_sql
 
 _CHAIN = 50
 _FIRST = 4
@@ -186,7 +186,7 @@ def _key(kept: Kept, columns: Sequence[str]) -> str:
 def _members(node: Node, kept: Kept) -> str:
     """`"id":1,"status":"open"`: what the part shows, of a row that is not deleted."""
     pieces = [
-        f"{_literal(('' if not number else ',') + json.dumps(name, ensure_ascii=False) + ':')} "
+        f"{literal(('' if not number else ',') + json.dumps(name, ensure_ascii=False) + ':')} "
         f"|| coalesce({kept.text(column)}, 'null')"
         for number, (name, column) in enumerate(node.fields.items())
     ]
@@ -207,7 +207,7 @@ def _document(part: Part) -> str:
     """The document of a row `r` of a part, or what stands for it in the document above."""
     pieces = [f"'{{' || r.{part.members}"]
     for below in part.below:
-        name = _literal("," + json.dumps(below.node.name, ensure_ascii=False) + ":")
+        name = literal("," + json.dumps(below.node.name, ensure_ascii=False) + ":")
         rows = _rows(below)
         if below.node.kind == "one":
             pieces.append(f"{name} || coalesce((SELECT b.d {rows} LIMIT 1), 'null')")
@@ -228,7 +228,3 @@ def _rows(part: Part) -> str:
     # CROSS JOIN: in this order.
     source = f"FROM {first.lower.name} l CROSS JOIN {part.view} b ON b.{last.lower_column} = l.{last.upper_column}"
     return f"{source} WHERE l.{first.lower_column} = {above}"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

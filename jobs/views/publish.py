@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from types import TracebackType
+from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException
 
 from driftless import names
 from driftless.errors import Fenced
-from driftless.kafka import TIMEOUT, Kafka, Setting, kafka_error
+from driftless.kafka import TIMEOUT, Kafka, Setting, is_fencing, kafka_error, produce
 from driftless.views.build import Build
-
-_FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 
 
 class Publisher:
@@ -45,12 +43,7 @@ class Publisher:
                 kind = b"tombstone" if document is None else b"document"
                 headers = [("kind", kind), ("ts", stamp)]
                 value = None if document is None else document.encode()
-                while True:
-                    try:
-                        self._producer.produce(self._topic, value, key.encode(), headers=headers)  # type: ignore[arg-type]
-                        break
-                    except BufferError:
-                        self._producer.poll(1.0)
+                produce(self._producer, self._topic, key.encode(), value, headers=headers)
             self._producer.commit_transaction(TIMEOUT)
 
     def published(self) -> Iterator[tuple[str, str | None]]:
@@ -60,24 +53,14 @@ class Publisher:
             assert key is not None
             yield key.decode(), None if value is None else value.decode()
 
-    def _told(self) -> _Told:
-        return _Told(self._topic, self._view)
-
-
-class _Told:
-    """Kafka's errors as ours."""
-
-    def __init__(self, topic: str, view: str) -> None:
-        self._topic = topic
-        self._view = view
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
-        if isinstance(exc, KafkaException):
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Kafka's errors as ours."""
+        try:
+            yield
+        except KafkaException as exc:
             error: KafkaError = exc.args[0]
-            if error.code() in _FENCED:
+            if is_fencing(error):
                 raise Fenced(
                     f"another runner took over the view `{self._view}`",
                     hint="only one process may run a view; stop one of the two",

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from driftless.kafka import Offsets
 from driftless.registry import TopicLog
 from jobs.apply import DRIVER_OFFSETS, Head, LogSource, read_slice, spark_error
+from jobs.leased import name_jobs
 from jobs.rows import FIXED
 from jobs.views.cuts import Cut
 from jobs.views.store import Partition, Row
@@ -58,8 +59,7 @@ class Reader:
         self._pool = ThreadPoolExecutor(1, "ahead", self._name_jobs)
 
     def _name_jobs(self) -> None:
-        self._spark.sparkContext.setJobGroup(self._group, "read ahead", interruptOnCancel=True)
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._group)
+        name_jobs(self._spark, self._group, "read ahead", self._group)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -92,25 +92,26 @@ class Reader:
 
     def _rows(self, t: TableLog, begin: Offsets, to: Offsets, lsn: int) -> tuple[list[Row], Offsets, set[int]]:
         """The rows before the first of each partition that is not surely of a whole transaction; where each ends, and
-        in which partitions there was such a one. May end elsewhere than asked for, as `Head.read` does.
+        in which partitions there was such a one.
         """
         try:
             if sum(to[p] - begin[p] for p in to) <= DRIVER_OFFSETS:
-                to, table = self._head.read(t.source, begin, to)
+                reached, table = self._head.read(t.source, begin, to)
             else:
-                table = read_slice(self._spark, t.source, begin, to).toArrow()
+                reached, table = to, read_slice(self._spark, t.source, begin, to).toArrow()
         except PySparkException as exc:
             raise spark_error(exc) from exc
         partitions, offsets, gates = (table[name].to_numpy() for name in ("partition", "offset", "gate"))
-        stops, held = dict(to), set[int]()
-        for p in to:
-            of_no_end = offsets[(partitions == p) & (gates >= lsn)]
+        stops, held = {p: min(end, reached[p]) for p, end in to.items()}, set[int]()
+        for p, end in stops.items():
+            of_no_end = offsets[(partitions == p) & (gates >= lsn) & (offsets < end)]
             if len(of_no_end):
                 stops[p] = int(of_no_end.min())
                 held.add(p)
-        if held:
-            limits = np.array([stops.get(p, 0) for p in range(t.log.partitions)])
-            table = table.filter(pa.array(offsets < limits[partitions]))
+        limits = np.array([stops.get(p, 0) for p in range(t.log.partitions)])
+        within = offsets < limits[partitions]
+        if not within.all():
+            table = table.filter(pa.array(within))
         columns = [table[name].to_pylist() for name in ("key", "version", "gone")]
         for number, name in enumerate(table.column_names[len(FIXED) :]):
             cells = table[name].to_pylist()

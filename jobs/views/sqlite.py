@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -88,26 +88,23 @@ class SqliteRows:
     def create(cls, path: Path, view: View, shard: int = 0) -> SqliteRows:
         """An empty store, in place of whatever was there."""
         try:
-            for suffix in ("", "-wal", "-shm"):
-                _beside(path, suffix).unlink(missing_ok=True)
+            remove(path)
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
-            what = f"the rows of the view {view.name} cannot be kept in {path}: {exc.strerror}"
-            raise SyncError(what, hint="DRIFTLESS_HOME says where, in a folder `rows`") from exc
-        connection = sqlite3.connect(path)
-        connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
-        for kept in Layout(view).tables.values():
-            columns = ", ".join(
-                [*(["key TEXT UNIQUE"] if kept.number is None else []), "version", "gone", *kept.columns]
-            )
-            connection.execute(f"CREATE TABLE {kept.name} (id INTEGER PRIMARY KEY, {columns})")
-            for column in kept.indexed:
-                connection.execute(f"CREATE INDEX {kept.name}_{column} ON {kept.name} ({column})")
-            connection.execute(f"CREATE INDEX {kept.name}_gone ON {kept.name} (gone) WHERE gone IS NOT NULL")
-        identity = {"format": FORMAT, "view": view.fingerprint, "shard": shard, "number": 0, "open": 0}
-        connection.executemany("INSERT INTO facts VALUES (?, ?)", identity.items())
-        connection.commit()
-        connection.close()
+            raise SyncError(_not_kept(path, view, exc.strerror), hint="DRIFTLESS_HOME says where, in `rows`") from exc
+        with _explained(path, view), closing(sqlite3.connect(path)) as connection:
+            connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
+            for kept in Layout(view, shard).tables.values():
+                columns = ", ".join(
+                    [*(["key TEXT UNIQUE"] if kept.number is None else []), "version", "gone", *kept.columns]
+                )
+                connection.execute(f"CREATE TABLE {kept.name} (id INTEGER PRIMARY KEY, {columns})")
+                for column in kept.indexed:
+                    connection.execute(f"CREATE INDEX {kept.name}_{column} ON {kept.name} ({column})")
+                connection.execute(f"CREATE INDEX {kept.name}_gone ON {kept.name} (gone) WHERE gone IS NOT NULL")
+            identity = {"format": FORMAT, "view": view.fingerprint, "shard": shard, "number": 0, "open": 0}
+            connection.executemany("INSERT INTO facts VALUES (?, ?)", identity.items())
+            connection.commit()
         return cls(path, view, shard)
 
     def close(self) -> None:
@@ -284,8 +281,8 @@ class SqliteRows:
 
     @contextmanager
     def _readable(self, *, transaction: bool = True) -> Iterator[None]:
-        """One transaction; what SQLite cannot read any more is RowsLost, and what it cannot write may pass."""
-        try:
+        """One transaction, with SQLite's errors as ours."""
+        with _explained(self._path, self._layout.view):
             if transaction:
                 self._run("BEGIN IMMEDIATE")
             try:
@@ -294,20 +291,9 @@ class SqliteRows:
                 self._connection.rollback()
                 raise
             self._connection.commit()
-        except sqlite3.DatabaseError as exc:
-            code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
-            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-                raise self._lost(f"the file is damaged: {exc}") from exc
-            if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY):
-                what = f"the rows of the view {self._layout.view.name} cannot be kept in {self._path}: {exc}"
-                raise SourceUnavailable(what, hint="make room there; it goes on by itself") from exc
-            if code == sqlite3.SQLITE_BUSY:
-                what = f"the rows of the view {self._layout.view.name} in {self._path} are in use by another process"
-                raise SyncError(what, hint="end the other runner first: a row store has one") from exc
-            raise
 
     def _lost(self, why: str) -> RowsLost:
-        return RowsLost(f"the rows of the view {self._layout.view.name} in {self._path} are lost: {why}")
+        return _lost(self._path, self._layout.view, why)
 
     def _take_in(self, kept: Kept) -> str:
         """Of rows with one key the newest. What belongs to another shard is a delete here."""
@@ -336,6 +322,37 @@ class SqliteRows:
         """The first `apply` of which something is not published."""
         found = [self._run("SELECT min(since) FROM dirty WHERE large = ?", (large,)).fetchone()[0] for large in (0, 1)]
         return min((int(since) for since in found if since is not None), default=None)
+
+
+def remove(path: Path) -> None:
+    """Remove a store's file, with those that SQLite has beside it."""
+    for suffix in ("", "-wal", "-shm"):
+        _beside(path, suffix).unlink(missing_ok=True)
+
+
+@contextmanager
+def _explained(path: Path, view: View) -> Iterator[None]:
+    """What SQLite cannot read any more is RowsLost, and what it cannot write may pass."""
+    try:
+        yield
+    except sqlite3.DatabaseError as exc:
+        code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise _lost(path, view, f"the file is damaged: {exc}") from exc
+        if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY):
+            raise SourceUnavailable(_not_kept(path, view, exc), hint="make room there; it goes on by itself") from exc
+        if code == sqlite3.SQLITE_BUSY:
+            what = f"the rows of the view {view.name} in {path} are in use by another process"
+            raise SyncError(what, hint="end the other runner first: a row store has one") from exc
+        raise
+
+
+def _lost(path: Path, view: View, why: str) -> RowsLost:
+    return RowsLost(f"the rows of the view {view.name} in {path} are lost: {why}")
+
+
+def _not_kept(path: Path, view: View, why: object) -> str:
+    return f"the rows of the view {view.name} cannot be kept in {path}: {why}"
 
 
 def _beside(path: Path, suffix: str) -> Path:

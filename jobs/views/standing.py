@@ -58,12 +58,12 @@ class BuildProgress:
 
     def to_json(self) -> dict[str, object]:
         log, frontier = self.build.log, self.frontier
-        known = frontier is not None and log is not None
+        assert log is not None
         return {
             "state": self.state,
             "frontier_lsn": format_lsn(frontier.marker.lsn) if frontier else None,
             "marker": [frontier.marker.lsn, frontier.marker.time] if frontier else None,
-            "ends": {str(p): o for p, o in frontier.ends[log.topic].items()} if known and frontier and log else None,
+            "ends": {str(p): o for p, o in frontier.ends[log.topic].items()} if frontier else None,
             "lag_records": self.lag,
             "dirty": self.dirty,
             "trouble": self.trouble if self.error is None else str(self.error),

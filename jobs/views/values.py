@@ -68,21 +68,21 @@ class SqliteWhere:
             case "int8" | "bool":
                 return str(int(value))
             case "numeric":
-                return _text(numeric_order(Decimal(str(value))))
+                return literal(numeric_order(Decimal(str(value))))
             case "float8":
-                return _text(numeric_order(Decimal(float(value))))
+                return literal(numeric_order(Decimal(float(value))))
             case "date" | "timestamp" | "timestamptz":
-                return _text(_moment(str(value)) or "")
+                return literal(_moment(str(value)) or "")
             case "time":
-                return _text(re.sub(r"\.?0+$", "", str(value)) if "." in str(value) else str(value))
-        return _text(str(value))
+                return literal(re.sub(r"\.?0+$", "", str(value)) if "." in str(value) else str(value))
+        return literal(str(value))
 
     def like(self, column: Column, pattern: Pattern) -> str:
         written = "".join({None: ".*", "": "."}.get(part) or re.escape(str(part)) for part in pattern)
-        return f"df_like({self._texts[column.name]} ->> '$', {_text(written)})"
+        return f"df_like({self._texts[column.name]} ->> '$', {literal(written)})"
 
 
-def _text(text: str) -> str:
+def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 

@@ -4,88 +4,51 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
-
-from pyspark.sql import SparkSession
 
 from driftless import names
-from driftless.config import Config
 from driftless.control import Fact, State
-from driftless.errors import Fenced, SourceError, SyncError
+from driftless.errors import SourceError
 from driftless.generation import generations
-from driftless.kafka import Kafka
 from driftless.lease import Lease
-from driftless.registry import registered_log
+from driftless.registry import has_epoch, registered_log
 from driftless.views.build import Build, builds, progress_key
-from jobs.apply import Head, LogSource, kafka_options
-from jobs.frontier import FrontierReader
+from jobs.apply import LogSource, kafka_options
+from jobs.leased import Facts, Leased, Shared
 from jobs.rows import rows_sql
-from jobs.spark import cancel
 from jobs.truncation import truncated
 from jobs.views.builder import Builder
 from jobs.views.reader import TableLog
+from jobs.views.sqlite import remove
 from jobs.views.standing import BuildProgress
 
 _log = logging.getLogger(__name__)
-RENEW_SECONDS = 2.0
-"""How often a lease is renewed where there is nothing new to tell."""
-TELL_SECONDS = 0.1
-"""How often a frontier that moves is told: who waits for a position waits so much longer."""
-Facts = dict[str, dict[str, Any] | None]
 
 
 @dataclass
 class _Running:
     build: Build
-    builder: Builder
+    worker: Builder
     thread: threading.Thread
 
 
-class Viewer:
+class Viewer(Leased[_Running]):
     """One view, or one shard of it: a thread for each build that there is.
 
     The control topic says which builds there are. A new one is begun by `driftless apply`, or here, where the log of
     a table begins anew; one that no follower reads any more is dropped with its topic and its rows.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        view: str,
-        lease: Lease,
-        kafka: Kafka,
-        spark: SparkSession,
-        head: Head,
-        frontiers: FrontierReader,
-        folder: Path,
-        shard: int = 0,
-    ) -> None:
+    def __init__(self, shared: Shared, view: str, lease: Lease, shard: int = 0) -> None:
+        super().__init__(shared, names.view_lease(view, shard), lease)
         self.view = view
         self.shard = shard
-        self.lease = lease
-        self.removed = False
-        self._config = config
-        self._kafka = kafka
-        self._spark = spark
-        self._head = head
-        self._frontiers = frontiers
-        self._folder = folder
-        self._running: dict[int, _Running] = {}
-        self._written = 0.0
-        self._said = ""
         self._facts: dict[str, Fact] = {}
         self._known: dict[int, Build] = {}
 
     @property
-    def alive(self) -> bool:
-        return any(r.thread.is_alive() for r in self._running.values())
-
-    @property
     def progress(self) -> list[BuildProgress]:
-        return [r.builder.progress for r in self._running.values()]
+        return [r.worker.progress for r in self._running.values()]
 
     def begin(self, state: State) -> None:
         """Start every build that there is. Raises where the view was never applied."""
@@ -101,59 +64,8 @@ class Viewer:
         for build in ready:
             self._start(build, state)
 
-    def stop(self) -> None:
-        for r in self._running.values():
-            r.builder.stop.set()
-
-    def join(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        for r in self._running.values():
-            r.thread.join(max(0.0, deadline - time.monotonic()))
-
-    def cancel(self) -> None:
-        """End Spark's work for builds that have not stopped: it will be done again."""
-        for r in self._running.values():
-            if r.thread.is_alive():
-                cancel(self._spark, r.builder.group)
-                r.thread.join(5.0)
-
-    def release(self) -> None:
-        """Give the lease back, with the last facts."""
-        try:
-            self.lease.release(self._standing())
-        except SyncError as exc:
-            _log.info("view %s: the lease could not be given back: %s", self.view, exc)
-
-    def tick(self, state: State) -> None:
-        """Do what the control topic asks for, and tell it where the builds stand."""
-        facts: Facts = {}
-        try:
-            facts = self._turn(state)
-        except SyncError as exc:
-            if str(exc) != self._said:
-                self._said = str(exc)
-                _log.error("view %s: %s", self.view, exc)
-        now = time.monotonic()
-        changed = [r for r in self._running.values() if r.builder.progress.changed.is_set()]
-        wait = TELL_SECONDS if changed else RENEW_SECONDS
-        if not facts and now - self._written < wait:
-            return
-        for r in changed:
-            r.builder.progress.changed.clear()
-        self._written = now
-        try:
-            self.lease.write({**self._standing(), **facts})
-        except Fenced as exc:
-            for r in self._running.values():
-                r.builder.fence(exc)
-        except SyncError as exc:
-            _log.info("view %s: progress cannot be written: %s", self.view, exc)
-        else:
-            for key, value in {**self._standing(), **facts}.items():
-                state.set(key, value)
-
-    def _standing(self) -> Facts:
-        return {progress_key(self.view, n, self.shard): r.builder.progress.to_json() for n, r in self._running.items()}
+    def _key(self, number: int) -> str:
+        return progress_key(self.view, number, self.shard)
 
     def _turn(self, state: State) -> Facts:
         facts_now = state.under(f"view/{self.view}")
@@ -170,42 +82,25 @@ class Viewer:
         return self._follow_the_epochs(known, state) | self._drop_what_nobody_reads(known, state)
 
     def _start(self, build: Build, state: State) -> None:
-        logs = []
+        logs, shared = [], self._shared
+        pipeline = shared.config.name
         for name, table in build.view.tables.items():
             log = registered_log(state, name)
             if log is None:
                 raise SourceError(f"the table {name} is not captured any more", hint="run `driftless plan`")
             log = log.upto(build.epochs[name])
-            rows = rows_sql(table, log, unavailable=names.unavailable(self._config.name))
-            options = kafka_options(self._kafka.settings(), f"view-{self.view}") | {"includeHeaders": "true"}
+            rows = rows_sql(table, log, unavailable=names.unavailable(pipeline))
+            options = kafka_options(shared.kafka.settings(), f"view-{self.view}") | {"includeHeaders": "true"}
             logs.append(TableLog(name, log, LogSource(log.topic, options, rows.parse, rows.shape), rows.plain))
-        path = self._folder / self._config.name / f"{self.view}-{build.number}.{self.shard}.rows"
-        builder = Builder(
-            build,
-            logs,
-            self._config.name,
-            self._kafka,
-            self._spark,
-            self._head,
-            self._frontiers,
-            path,
-            self.lease.confirm,
-            self.shard,
-        )
+        path = shared.rows / pipeline / f"{self.view}-{build.number}.{self.shard}.rows"
+        builder = Builder(build, logs, shared, path, self.lease.confirm, self.shard)
         thread = threading.Thread(target=builder.run, name=builder.group, daemon=True)
         self._running[build.number] = _Running(build, builder, thread)
         thread.start()
 
     def _end(self, number: int) -> None:
         """Stop a build that is to be, or has been, dropped, and remove its rows."""
-        r = self._running.pop(number)
-        r.builder.stop.set()
-        r.thread.join(1.0)
-        if r.thread.is_alive():
-            cancel(self._spark, r.builder.group)
-            r.thread.join(5.0)
-        for suffix in ("", "-wal", "-shm"):
-            r.builder.path.with_name(r.builder.path.name + suffix).unlink(missing_ok=True)
+        remove(self._halt(number).worker.path)
 
     def _follow_the_epochs(self, known: dict[int, Build], state: State) -> Facts:
         """Where the log of a table has begun anew, begin a build from there: the present one shows what is gone."""
@@ -215,16 +110,16 @@ class Viewer:
             log = registered_log(state, name)
             if log is None:
                 continue
-            truncation = self._frontiers.truncation(log.topic)
-            if truncation is not None and truncation.lsn > log.newest.lsn:
-                return truncated(self._kafka, log, truncation).fact(name)
+            truncation = self._shared.frontiers.truncation(log)
+            if truncation is not None:
+                return truncated(self._shared.kafka, log, truncation).fact(name)
             if log.newest.number > epochs[name]:
                 epochs[name], why = log.newest.number, f"{name}: {log.newest.why}"
         if not why:
             return {}
         _log.warning("view %s: %s; it is built anew from there", self.view, why)
         fresh = replace(newest, number=newest.number + 1, epochs=epochs, why=why, log=None)
-        fresh = fresh.with_topic(self._kafka, self._config.name)
+        fresh = fresh.with_topic(self._shared.kafka, self._shared.config.name)
         return {fresh.key: fresh.to_json()}
 
     def _drop_what_nobody_reads(self, known: dict[int, Build], state: State) -> Facts:
@@ -233,7 +128,7 @@ class Viewer:
             return {}
         read = {
             generation.build
-            for name, follower in self._config.followers.items()
+            for name, follower in self._shared.config.followers.items()
             if follower.view == self.view
             for generation in generations(state, name).values()
         }
@@ -241,7 +136,7 @@ class Viewer:
         for n in [n for n in known if n != max(known) and n not in read]:
             if n in self._running:
                 self._end(n)
-            self._kafka.delete(names.view_topic(self._config.name, self.view, n))
+            self._shared.kafka.delete(names.view_topic(self._shared.config.name, self.view, n))
             gone = [known[n].key, *(progress_key(self.view, n, shard) for shard in range(known[n].view.shards))]
             facts |= dict.fromkeys(gone)
         return facts
@@ -249,5 +144,4 @@ class Viewer:
 
 def _ready(build: Build, state: State) -> bool:
     """Whether the epochs that it begins with are there: while a snapshot is being taken, they are not yet."""
-    logs = {name: registered_log(state, name) for name in build.view.tables}
-    return all(log is not None and build.epochs[name] <= log.newest.number for name, log in logs.items())
+    return all(has_epoch(state, name, build.epochs[name]) for name in build.view.tables)

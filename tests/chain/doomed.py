@@ -39,54 +39,34 @@ def die() -> None:
 def doom(step: str, generation: int) -> None:
     """Have the process die at a step of this generation, and of no other."""
     what, when = STEPS[step]
-    if what == "record":
-        _die_when_it_is_recorded(generation)
-        return
     if what == "slice":
-        _die_after_a_slice(generation)
-        return
-    for sink in (OpenSearchSink, RedisSink):
-        setattr(sink, what, _deadly(getattr(sink, what), when, generation))
+        _kill(Follow, "_apply", lambda follow, *_: follow.job.generation == generation)
+    elif what == "record":
+        _kill(Lease, "write", lambda lease, facts, **_: _promoted(facts, f"generation/{lease.follower}/{generation}"))
+    else:
+        for sink in (OpenSearchSink, RedisSink):
+            _kill(sink, what, lambda _, number, *__, **___: number == generation, when)
 
 
-def _deadly(call: Callable[..., Any], when: str, generation: int) -> Callable[..., Any]:
+def _kill(owner: type, method: str, mine: Callable[..., bool], when: str = "after") -> None:
+    """Replace a method by one that dies in the calls that are `mine`."""
+    call = getattr(owner, method)
+
     @wraps(call)
-    def wrapped(self: object, number: int, *arguments: Any, **more: Any) -> Any:
-        mine = number == generation
-        if mine and when == "before":
+    def wrapped(*arguments: Any, **more: Any) -> Any:
+        doomed = mine(*arguments, **more)
+        if doomed and when == "before":
             die()
-        if mine and when == "in":
-            return call(self, number, lambda _: die())
-        found = call(self, number, *arguments, **more)
-        if mine:
+        found = call(*arguments, *([lambda _: die()] if doomed and when == "in" else []), **more)
+        if doomed and when == "after":
             die()
         return found
 
-    return wrapped
+    setattr(owner, method, wrapped)
 
 
-def _die_after_a_slice(generation: int) -> None:
-    apply = Follow._apply
-
-    def wrapped(self: Follow, *arguments: Any) -> Any:
-        found = apply(self, *arguments)
-        if self.job.generation == generation:
-            die()
-        return found
-
-    Follow._apply = wrapped  # type: ignore[method-assign,assignment]
-
-
-def _die_when_it_is_recorded(generation: int) -> None:
-    write = Lease.write
-
-    def wrapped(self: Lease, facts: Any, **more: Any) -> None:
-        write(self, facts, **more)
-        fact = facts.get(f"generation/{self.follower}/{generation}")
-        if fact and fact["promoted_at"] is not None:
-            die()
-
-    Lease.write = wrapped  # type: ignore[method-assign]
+def _promoted(facts: Any, key: str) -> bool:
+    return bool(facts.get(key)) and facts[key]["promoted_at"] is not None
 
 
 if __name__ == "__main__":

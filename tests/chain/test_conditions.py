@@ -11,7 +11,6 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.spark import session
 from tests.chain.conftest import MakePipeline
 from tests.compare import View
 from tests.pipeline import Pipeline, until
@@ -130,11 +129,6 @@ def test_a_new_follower_finds_the_same_rows_in_a_log_where_they_came_and_went(
     assert job.stop() == 0, job.output()
 
 
-@pytest.fixture(scope="module")
-def spark() -> SparkSession:
-    return session([])
-
-
 @pytest.mark.soak
 def test_conditions_mean_the_same_on_records_of_the_snapshot_and_of_the_stream(
     pipeline: Pipeline, source: psycopg.Connection, spark: SparkSession
@@ -142,20 +136,17 @@ def test_conditions_mean_the_same_on_records_of_the_snapshot_and_of_the_stream(
     """The test of tests/test_where.py, on what Debezium writes instead of what it was seen to write."""
     print(f"DRIFTLESS_TEST_SEED={SEED}")
     made = Conditions(random.Random(f"{SEED} chain"))
-    try:
-        for written in ("snapshot", "stream"):
-            if written == "stream":
-                source.execute("update rows set id = id + 1000")
-                source.execute("update plain set id = id + 1000")
-                until("the changes to be in the log", partial(_in_log, pipeline, 1000))
-            newest = {key: value for key, value in pipeline.records("public.rows") if key is not None}
-            values = [value.decode() for value in newest.values() if value is not None]
-            rows = Rows(source, spark, sorted(values, key=lambda value: int(json.loads(value)["id"])))
-            wrong = rows.differences([made.condition() for _ in range(100)])
-            assert not wrong, f"seed {SEED}: {written}: {len(wrong)} differ\n" + "\n".join(wrong[:5])
-            assert min(rows.answers[answer] for answer in (True, False, None)) > 200, rows.answers
-    finally:
-        spark.stop()
+    for written in ("snapshot", "stream"):
+        if written == "stream":
+            source.execute("update rows set id = id + 1000")
+            source.execute("update plain set id = id + 1000")
+            until("the changes to be in the log", partial(_in_log, pipeline, 1000))
+        newest = {key: value for key, value in pipeline.records("public.rows") if key is not None}
+        values = [value.decode() for value in newest.values() if value is not None]
+        rows = Rows(source, spark, sorted(values, key=lambda value: int(json.loads(value)["id"])))
+        wrong = rows.differences([made.condition() for _ in range(100)])
+        assert not wrong, f"seed {SEED}: {written}: {len(wrong)} differ\n" + "\n".join(wrong[:5])
+        assert min(rows.answers[answer] for answer in (True, False, None)) > 200, rows.answers
 
 
 def _in_log(pipeline: Pipeline, least: int) -> bool:

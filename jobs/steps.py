@@ -1,0 +1,81 @@
+"""A log's two steps as one function over records in the JVM: Spark's expressions, planned once and used without a job.
+
+A job of a few rows costs 60 ms of CPU, nearly all of it to plan the same expressions again; the function costs 2 ms
+(docs/benchmarks.md). What it gives is what a job gives, since it is made of the plan that Spark makes for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.apply import LogSource
+
+_ROWS = 10_000
+"""Rows of an Arrow batch."""
+
+
+def planning(spark: SparkSession) -> SparkSession:
+    """A session for `Steps`: its plans are left in single expressions, not joined into the code of a whole stage."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    return session
+
+
+class Steps:
+    """Not to be shared between threads at one time: a function of Spark's has one row that it fills again and again."""
+
+    def __init__(self, spark: SparkSession, source: LogSource) -> None:
+        """`spark`: of `planning`."""
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._session = spark._jsparkSession
+        catalyst = jvm.org.apache.spark.sql.catalyst.expressions
+        self._activate()
+        headers = source.options.get("includeHeaders") == "true"
+        converter = jvm.org.apache.spark.sql.kafka010.KafkaRecordToRowConverter
+        nothing = self._session.createDataFrame(spark.sparkContext._jsc.emptyRDD(), converter.kafkaSchema(headers))
+        parse, shape = source.columns
+        rows = DataFrame(nothing, spark).select(*parse).select(*shape)
+        self._schema = rows._jdf.schema()
+        found, plan = [], rows._jdf.queryExecution().executedPlan()
+        while (kind := plan.getClass().getSimpleName()) == "ProjectExec":
+            found.append(plan)
+            plan = plan.child()
+        if kind != "RDDScanExec":
+            raise ValueError(
+                f"Spark plans {kind} where a record becomes a row: only expressions of one row can be used"
+            )
+        given = converter()
+        function = given.toInternalRowWithHeaders() if headers else given.toInternalRowWithoutHeaders()
+        for step in reversed(found):
+            function = function.andThen(catalyst.UnsafeProjection.create(step.projectList(), step.child().output()))
+        self._function = function
+        # A Scala object that has no static methods.
+        self._arrow = getattr(getattr(jvm.org.apache.spark.sql.execution.arrow, "ArrowConverters$"), "MODULE$")
+        self._empty = _tables([self._arrow.createEmptyArrowBatch(self._schema, "UTC", True, False)])
+
+    def rows(self, records: Iterable[Any]) -> pa.Table:
+        """The rows that records become, in their order. `records`: Java collections of them.
+
+        Raises PySparkException for a record that cannot be decoded.
+        """
+        self._activate()
+        found = []
+        for some in records:
+            rows = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(some.iterator()).map(self._function)
+            batches = self._arrow.toBatchWithSchemaIterator(rows, self._schema, _ROWS, 0, "UTC", True, False)
+            while batches.hasNext():
+                found.append(batches.next())
+        return _tables(found) if found else self._empty
+
+    def _activate(self) -> None:
+        """Expressions ask the session of their thread for settings."""
+        self._jvm.org.apache.spark.sql.SparkSession.setActiveSession(self._session)
+
+
+def _tables(batches: list[bytes]) -> pa.Table:
+    return pa.concat_tables(pa.ipc.open_stream(batch).read_all() for batch in batches)

@@ -1,0 +1,60 @@
+"""Records through a log's two steps: by a job, as a large slice is read, and without one, as a small slice is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from jobs.apply import LogSource
+from jobs.steps import Steps, planning
+
+TOPIC = "shop.public.t"
+Header = tuple[str, bytes]
+Record = tuple[bytes | None, bytes | None, Sequence[Header] | None, int, int]
+"""Key, value, headers, partition, offset."""
+_planning = cache(planning)
+
+
+def both_ways(spark: SparkSession, parse: Sequence[str], shape: Sequence[str], records: Sequence[Record]) -> pa.Table:
+    """What the records become; raises what the job raises, once the other way has raised the same."""
+    source = LogSource(TOPIC, {"includeHeaders": "true"}, tuple(parse), tuple(shape))
+    found = _outcome(lambda: Steps(_planning(spark), source).rows([_java(spark, records)]))
+    kind = "key binary, value binary, headers array<struct<key: string, value: binary>>, partition int, offset bigint"
+    frame = spark.createDataFrame(records, kind)
+    wanted = _outcome(frame.selectExpr(*parse).selectExpr(*shape).toArrow)
+    if isinstance(wanted, Exception):
+        assert type(found) is type(wanted), found
+        assert str(found).split("SQLSTATE")[0] == str(wanted).split("SQLSTATE")[0]
+        raise wanted
+    assert isinstance(wanted, pa.Table)
+    assert wanted.equals(found), f"{found.to_pylist()} != {wanted.to_pylist()}"
+    return wanted
+
+
+def _outcome(call: Any) -> Any:
+    try:
+        return call()
+    except Exception as exc:  # noqa: BLE001
+        return exc
+
+
+def _java(spark: SparkSession, records: Sequence[Record]) -> Any:
+    jvm: Any = spark._jvm
+    clients = jvm.org.apache.kafka
+    listed = jvm.java.util.ArrayList()
+    for key, value, headers, partition, offset in records:
+        given = clients.common.header.internals.RecordHeaders()
+        for name, content in headers or ():
+            given.add(name, content)
+        no_time = clients.common.record.TimestampType.NO_TIMESTAMP_TYPE
+        nothing = jvm.java.util.Optional.empty()
+        listed.add(
+            clients.clients.consumer.ConsumerRecord(
+                TOPIC, partition, offset, -1, no_time, -1, -1, key, value, given, nothing
+            )
+        )
+    return listed

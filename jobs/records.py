@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -60,7 +61,8 @@ class Records:
     def close(self) -> None:
         consumer, self._consumer, self._at = self._consumer, None, {}
         if consumer is not None:
-            consumer.close(self._jvm.java.time.Duration.ZERO)
+            with suppress(Py4JJavaError):
+                consumer.close(self._jvm.java.time.Duration.ZERO)
 
     def _read(self, begin: Offsets, end: Offsets) -> tuple[list[Any], Offsets]:
         if self._consumer is None:

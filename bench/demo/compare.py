@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import redis
@@ -59,11 +59,27 @@ def compare(rows: Mapping[str, str], documents: Iterable[tuple[str, Any]]) -> Co
     return Comparison(len(rows), *(tuple(sorted(keys)) for keys in (missing, extra, different)))
 
 
-def rows(connection: psycopg.Connection, table: str) -> dict[str, str]:
-    """Primary key -> the row as Postgres itself writes it in JSON, in UTC."""
+ROW = "select id::text, to_jsonb(t)::text from {} t"
+ORDER = """
+select o.id::text, jsonb_build_object(
+    'id', o.id, 'status', o.status, 'placed_on', o.placed_on, 'total', o.total, 'note', o.note,
+    'customer', (select jsonb_build_object('id', c.id, 'name', c.name, 'city', c.city)
+                 from customers c where c.id = o.customer_id),
+    'lines', (select jsonb_agg(jsonb_build_object(
+                  'line', l.line, 'quantity', l.quantity, 'price', l.price,
+                  'product', case when p.id is not null then
+                      jsonb_build_object('id', p.id, 'title', p.title, 'category', p.category) end) order by l.line)
+              from order_lines l left join products p on p.id = l.product_id where l.order_id = o.id))::text
+from {} o
+"""
+"""What an order's document must be: written by hand, and not as driftless would."""
+
+
+def rows(connection: psycopg.Connection, table: str, statement: LiteralString = ROW) -> dict[str, str]:
+    """Primary key -> the document as Postgres itself writes it in JSON, in UTC."""
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute("set local timezone to 'UTC'")
-        cursor.execute(sql.SQL("select id::text, to_jsonb(t)::text from {} t").format(sql.Identifier(table)))
+        cursor.execute(sql.SQL(statement).format(sql.Identifier(table)))
         return dict(cursor.fetchall())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 
@@ -17,7 +18,7 @@ from driftless.errors import SourceError
 from driftless.kafka import Kafka
 from driftless.sink import SinkContext
 from sinks import open_sink
-from stack import Endpoints
+from stack import Endpoints, stack_home
 
 _SECONDS = 60.0
 
@@ -37,6 +38,7 @@ def remove_leftovers(endpoints: Endpoints) -> list[str]:
     if delete_topics(endpoints.kafka, PIPELINE):
         found.append("topics")
     _drop_followers(endpoints)
+    shutil.rmtree(stack_home() / "rows" / PIPELINE, ignore_errors=True)
     return found
 
 

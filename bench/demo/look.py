@@ -92,7 +92,7 @@ The stack is up, with all that was made. To look around:
   {cache}
   curl '{servers.opensearch}/{SEARCH_INDEX}/_doc/42?pretty'
   curl '{servers.opensearch}/{SEARCH_INDEX}/_search?pretty&size=3&q=title:(warm+wool+socks)'
-  curl '{servers.opensearch}/{ORDER_INDEX}/_count?pretty'
+  curl '{servers.opensearch}/{ORDER_INDEX}/_doc/42?pretty'
 
 The pipeline is described in {sync}. Follow on, change a row in Postgres, and look again:
 

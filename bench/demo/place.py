@@ -21,6 +21,8 @@ from stack import Endpoints
 PIPELINE = "demo"
 COMMAND = Path(sys.executable).with_name("driftless")
 FIRST, LATER = ("product-search", "product-cache"), "order-search"
+VIEW = "order"
+"""What the later one follows; it is built of four tables."""
 SEARCH_INDEX, ORDER_INDEX, CACHE_KEY = "shop-products", "shop-orders", "shop:product:{id}"
 _STOP_SECONDS = 30.0
 
@@ -33,11 +35,23 @@ source:
     public.customers: {{exclude: [password_hash]}}    # never leaves the database
     public.products: {{}}
     public.orders: {{}}
+    public.order_lines: {{}}
 kafka: {{bootstrap: "{kafka}"}}
 connect: {{url: "{connect}"}}
-views:                                # a document a row
-  product: {{root: public.products}}
-  order: {{root: public.orders}}
+views:
+  product: {{root: public.products}}    # a document a row
+  order:                              # a document of several tables, built from their logs
+    root: public.orders
+    columns: [id, status, placed_on, total, note]
+    one:
+      customer: {{table: public.customers, by: customer_id, columns: [id, name, city]}}
+    many:
+      lines:
+        table: public.order_lines
+        by: order_id
+        columns: [line, quantity, price]
+        one:
+          product: {{table: public.products, by: product_id, columns: [id, title, category]}}
 followers:
   product-search:
     view: product
@@ -71,10 +85,20 @@ _SYNC_LATER = """\
         dynamic: strict
         properties:
           id: {{type: long}}
-          customer_id: {{type: long}}
           status: {{type: keyword}}
           placed_on: {{type: date}}
-          items: {{type: object, enabled: false}}
+          customer:
+            properties: {{id: {{type: long}}, name: {{type: text}}, city: {{type: keyword}}}}
+          lines:
+            properties:
+              line: {{type: integer}}
+              quantity: {{type: integer}}
+              price: {{type: scaled_float, scaling_factor: 100}}
+              product:
+                properties:
+                  id: {{type: long}}
+                  title: {{type: text, analyzer: english}}
+                  category: {{type: keyword}}
           total: {{type: scaled_float, scaling_factor: 100}}
           note: {{type: text, analyzer: english}}
 """
@@ -136,9 +160,9 @@ class Place:
         facts = json.loads(self.command("status", "--json", may_say_no=True))
         return {follower["name"]: follower for follower in facts["followers"]}
 
-    def run(self, *followers: str) -> Runner:
-        """Start `driftless run FOLLOWER...`."""
-        return Runner(self, followers)
+    def run(self, *names: str) -> Runner:
+        """Start `driftless run NAME...`."""
+        return Runner(self, names)
 
     def end_strays(self) -> None:
         """End the runs of a demo that was killed before it could end them itself."""
@@ -157,12 +181,12 @@ class Place:
 class Runner:
     """A `driftless run` in a process of its own. Ctrl-C does not reach it: the demo ends it."""
 
-    def __init__(self, place: Place, followers: tuple[str, ...]) -> None:
-        self.log = place.folder / f"run-{followers[0]}.log"
+    def __init__(self, place: Place, names: tuple[str, ...]) -> None:
+        self.log = place.folder / f"run-{names[0]}.log"
         self._pid_file = self.log.with_suffix(".pid")
         with self.log.open("wb") as output:
             self._process = subprocess.Popen(
-                [COMMAND, "run", *followers, "-f", place.sync],
+                [COMMAND, "run", *names, "-f", place.sync],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

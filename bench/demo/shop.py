@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 import psycopg
 from psycopg import sql
 
 DATABASE = "shop"
-TABLES = ("customers", "products", "orders")
+TABLES = ("customers", "products", "orders", "order_lines")
 MADE_BY = "made by the driftless demo"
 """Stands as a comment on the database, so that the demo never drops one that it did not make."""
 
@@ -40,9 +41,16 @@ create table orders (
     customer_id bigint not null references customers,
     status text not null,
     placed_on date not null,
-    items jsonb not null,
     total numeric(12,2) not null,
     note text
+);
+create table order_lines (
+    order_id bigint not null references orders,
+    line integer not null,
+    product_id bigint not null,                 -- of a product that may have been deleted since
+    quantity integer not null,
+    price numeric(10,2) not null,
+    primary key (order_id, line)
 );
 """
 
@@ -103,10 +111,25 @@ class Size:
     products: int = 100_000
     orders: int = 200_000
 
+    @property
+    def order_lines(self) -> int:
+        """One order has one line, the next two, the next three, and so on from the beginning."""
+        return sum(map(lines_of, range(1, self.orders + 1)))
+
+    @property
+    def tables(self) -> dict[str, int]:
+        """Table -> rows."""
+        return {table: getattr(self, table) for table in TABLES}
+
     @classmethod
     def scaled(cls, scale: float) -> Size:
         """At least a few of each, however small the scale."""
         return cls(*(max(50, round(number * scale)) for number in (cls.customers, cls.products, cls.orders)))
+
+
+def lines_of(order: int) -> int:
+    """How many lines an order has."""
+    return 1 + order % 3
 
 
 class Words:
@@ -151,20 +174,24 @@ class Words:
         secret = f"not-for-followers-{self._pick.getrandbits(64):016x}"
         return f"{first} {last}", email, tier, self._pick.choice(_CITIES), secret
 
-    def order(self, customers: int, products: int) -> tuple[object, ...]:
-        number = self._pick.randint
-        items = ", ".join(
-            f'{{"product": {number(1, products)}, "quantity": {number(1, 4)}}}' for _ in range(number(1, 3))
-        )
-        day = f"20{number(22, 25)}-{number(1, 12):02}-{number(1, 28):02}"
-        note = None if number(0, 3) else f"Please deliver to the neighbour at number {number(1, 90)}"
-        total = f"{number(5, 900)}.{number(0, 99):02}"
-        return number(1, customers), self._pick.choice(_STATUSES), day, f"[{items}]", total, note
+    def order(self, number: int, customers: int, products: int) -> tuple[tuple[object, ...], list[tuple[object, ...]]]:
+        """Everything of `ORDER_COLUMNS`, and of `LINE_COLUMNS` for each of its lines, whose sum is its total."""
+        pick = self._pick.randint
+        lines: list[tuple[object, ...]] = []
+        total = Decimal(0)
+        for line in range(1, lines_of(number) + 1):
+            quantity, price = pick(1, 4), self.price()
+            lines.append((number, line, pick(1, products), quantity, price))
+            total += quantity * Decimal(price)
+        day = f"20{pick(22, 25)}-{pick(1, 12):02}-{pick(1, 28):02}"
+        note = None if pick(0, 3) else f"Please deliver to the neighbour at number {pick(1, 90)}"
+        return (number, pick(1, customers), self._pick.choice(_STATUSES), day, total, note), lines
 
 
 CUSTOMER_COLUMNS = ("name", "email", "tier", "city", "password_hash")
 PRODUCT_COLUMNS = ("sku", "title", "description", "category", "tags", "price", "stock", "details")
-ORDER_COLUMNS = ("customer_id", "status", "placed_on", "items", "total", "note")
+ORDER_COLUMNS = ("id", "customer_id", "status", "placed_on", "total", "note")
+LINE_COLUMNS = ("order_id", "line", "product_id", "quantity", "price")
 
 
 def make_database(server: str) -> None:
@@ -181,10 +208,12 @@ def fill(connection: psycopg.Connection, size: Size, tell: Callable[[str, int], 
     """Make the tables and their rows. `tell` is given a table's name and how many rows it has so far."""
     words = Words(seed=1)
     customers, products = size.customers, size.products
+    orders = [words.order(n, customers, products) for n in range(1, size.orders + 1)]
     rows: dict[str, tuple[tuple[str, ...], Iterator[tuple[object, ...]]]] = {
         "customers": (CUSTOMER_COLUMNS, (words.customer(n) for n in range(1, customers + 1))),
         "products": (PRODUCT_COLUMNS, (words.product(n) for n in range(1, products + 1))),
-        "orders": (ORDER_COLUMNS, (words.order(customers, products) for _ in range(size.orders))),
+        "orders": (ORDER_COLUMNS, (order for order, _ in orders)),
+        "order_lines": (LINE_COLUMNS, (line for _, lines in orders for line in lines)),
     }
     connection.execute(SCHEMA)
     for table, (columns, each) in rows.items():
@@ -196,5 +225,5 @@ def fill(connection: psycopg.Connection, size: Size, tell: Callable[[str, int], 
                 copy.write_row(row)
                 if number % 1000 == 0:
                     tell(table, number)
-        tell(table, getattr(size, table))
+        tell(table, size.tables[table])
     connection.execute("analyze")

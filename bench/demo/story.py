@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 
 from bench.demo import compare, shop
 from bench.demo.leftovers import remove_leftovers
 from bench.demo.look import SEARCH, Stores, around
-from bench.demo.place import CACHE_KEY, FIRST, LATER, ORDER_INDEX, PIPELINE, SEARCH_INDEX, Place, Runner
+from bench.demo.place import CACHE_KEY, FIRST, LATER, ORDER_INDEX, PIPELINE, SEARCH_INDEX, VIEW, Place, Runner
 from bench.demo.screen import Meter, Screen, clock, columns
 from bench.demo.shop import Size
 from bench.demo.writer import CHANGES_A_SECOND, FAVOURITE, Writer
@@ -79,7 +79,8 @@ class Demo:
     def _make_shop(self, place: Place) -> None:
         size = self._size
         self._screen.step(
-            f"Make a shop: {size.customers:,} customers, {size.products:,} products, {size.orders:,} orders"
+            f"Make a shop: {size.customers:,} customers, {size.products:,} products, {size.orders:,} orders with "
+            f"{size.order_lines:,} lines"
         )
         place.end_strays()
         removed = remove_leftovers(place.endpoints)
@@ -92,7 +93,7 @@ class Demo:
 
             def tell(table: str, number: int) -> None:
                 done[table] = number
-                board.show(self._progress(meters, done), last=done == vars(size))
+                board.show(self._progress(meters, done), last=done == size.tables)
 
             shop.fill(connection, size, tell)
 
@@ -137,11 +138,11 @@ class Demo:
                     return
 
     def _add_follower(self, place: Place, writer: Writer) -> None:
-        self._screen.step("Add a follower: from the log alone, while the others go on")
+        self._screen.step("Add an index of orders with customer and lines: from the log alone, while the others go on")
         place.write_sync(later=True)
         self._screen.say(f"$ driftless apply -f {place.sync}", "bold")
         self._screen.quote(place.command("apply"))
-        self._run(place, LATER)
+        self._run(place, VIEW, LATER)
         self._until_live(place, writer, *FIRST, LATER)
 
     def _settle(self, place: Place, writer: Writer) -> None:
@@ -164,15 +165,15 @@ class Demo:
         for runner in self._runners:
             runner.ask_to_stop()
         servers = place.endpoints
-        reads: dict[str, tuple[str, Callable[[], Iterator[tuple[str, Any]]]]] = {
-            FIRST[0]: ("products", lambda: compare.index_documents(servers.opensearch, SEARCH_INDEX)),
-            FIRST[1]: ("products", lambda: compare.cache_documents(servers.redis, CACHE_KEY)),
-            LATER: ("orders", lambda: compare.index_documents(servers.opensearch, ORDER_INDEX)),
+        reads: dict[str, tuple[str, LiteralString, Callable[[], Iterator[tuple[str, Any]]]]] = {
+            FIRST[0]: ("products", compare.ROW, lambda: compare.index_documents(servers.opensearch, SEARCH_INDEX)),
+            FIRST[1]: ("products", compare.ROW, lambda: compare.cache_documents(servers.redis, CACHE_KEY)),
+            LATER: ("orders", compare.ORDER, lambda: compare.index_documents(servers.opensearch, ORDER_INDEX)),
         }
         same = True
         with psycopg.connect(place.dsn, autocommit=True) as connection:
-            for follower, (table, documents) in reads.items():
-                found = compare.compare(compare.rows(connection, table), documents())
+            for follower, (table, statement, documents) in reads.items():
+                found = compare.compare(compare.rows(connection, table, statement), documents())
                 self._screen.say(f"{follower:<15} {found}", "green" if found.same else "bold red")
                 for what in ("missing", "extra", "different"):
                     if keys := getattr(found, what):
@@ -184,12 +185,12 @@ class Demo:
 
     # -- parts of them ------------------------------------------------------------------------------------------
 
-    def _run(self, place: Place, *followers: str) -> None:
-        self._screen.say(f"$ driftless run {' '.join(followers)} -f {place.sync}", "bold")
-        self._runners.append(place.run(*followers))
+    def _run(self, place: Place, *names: str) -> None:
+        self._screen.say(f"$ driftless run {' '.join(names)} -f {place.sync}", "bold")
+        self._runners.append(place.run(*names))
 
     def _meters(self) -> dict[str, Meter]:
-        return {table: Meter(table, getattr(self._size, table)) for table in shop.TABLES}
+        return {table: Meter(table, rows) for table, rows in self._size.tables.items()}
 
     def _progress(self, meters: dict[str, Meter], done: dict[str, int]) -> list[str]:
         # What the writer adds meanwhile does not count.

@@ -10,7 +10,7 @@ from collections import Counter
 import psycopg
 from psycopg import sql
 
-from bench.demo.shop import ORDER_COLUMNS, PRODUCT_COLUMNS, Size, Words
+from bench.demo.shop import LINE_COLUMNS, ORDER_COLUMNS, PRODUCT_COLUMNS, Size, Words
 
 CHANGES_A_SECOND = 100
 FAVOURITE = 42
@@ -31,6 +31,7 @@ class Writer(threading.Thread):
         self._pick = random.Random(2)
         self._words = Words(seed=3)
         self._last_product = size.products
+        self._last_order = size.orders
         self._ended = threading.Event()
         self.watched: list[int] = []
         self.done: Counter[str] = Counter()
@@ -85,11 +86,19 @@ class Writer(threading.Thread):
         elif dice < 0.86:
             self._change(connection, "deletes", _DELETE, (product, FAVOURITE))
         elif dice < 0.92:
-            order = self._words.order(self._size.customers, self._size.products)
-            self._change(connection, "inserts", _INSERT_ORDER, order)
+            self._order(connection)
         else:
-            order_number = self._pick.randint(1, self._size.orders)
+            order_number = self._pick.randint(1, self._last_order)
             self._change(connection, "updates", _SHIP, (order_number,))
+
+    def _order(self, connection: psycopg.Connection) -> None:
+        """An order with its lines, in one transaction: no document may ever show a part of it."""
+        self._last_order += 1
+        order, lines = self._words.order(self._last_order, self._size.customers, self._last_product)
+        with connection.transaction():
+            self._change(connection, "inserts", _INSERT_ORDER, order)
+            for line in lines:
+                self._change(connection, "inserts", _INSERT_LINE, line)
 
     def _change(
         self, connection: psycopg.Connection, kind: str, statement: sql.SQL | sql.Composed, values: tuple[object, ...]
@@ -118,3 +127,4 @@ _DELETE = sql.SQL("delete from products where id = %s and id <> %s")
 _SHIP = sql.SQL("update orders set status = 'shipped' where id = %s")
 _INSERT_PRODUCT = _insert("products", PRODUCT_COLUMNS)
 _INSERT_ORDER = _insert("orders", ORDER_COLUMNS)
+_INSERT_LINE = _insert("order_lines", LINE_COLUMNS)

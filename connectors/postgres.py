@@ -17,6 +17,7 @@ from driftless.errors import ConfigError, SourceError, SourceUnavailable
 from driftless.lsn import parse_lsn
 from driftless.marker import marker_sql
 from driftless.table import Column, Table, join_name, split_name
+from driftless.views.sql import SETTINGS
 
 _COLUMNS = """
 with recursive step as (
@@ -220,6 +221,22 @@ class Postgres:
         """Whether any row has a value in a column."""
         row = self._row(f"select exists (select from {quoted(full_name)} where {quoted_column(column)} is not null)")
         return row is not None and bool(row[0])
+
+    def first_document(self, statement: str, seconds: float) -> str | None:
+        """The first document of a statement. Raises SourceError, without any value, where that takes longer."""
+        limits = f"set transaction read only; set local statement_timeout = {seconds * 1000:.0f}; set local jit = off; "
+        with _answers(self.address):
+            try:
+                with self._connection.transaction():
+                    self._connection.execute((limits + SETTINGS).encode())
+                    found = self._connection.execute(f"select document::text from ({statement}) x".encode()).fetchone()
+            except psycopg.errors.QueryCanceled:
+                raise SourceError(f"reading one took longer than {seconds:g} s") from None
+            except psycopg.Error as exc:
+                if self._connection.closed or isinstance(exc, psycopg.errors.InsufficientPrivilege):
+                    raise
+                raise SourceError(f"Postgres answers with the error {exc.sqlstate}") from None
+        return None if found is None else str(found[0])
 
     def role(self) -> str:
         """Whom we are to the server, as an identifier."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from ruamel.yaml import YAML
 
 from connectors.check import _views
 from connectors.postgres import Postgres, captured_tables
+from connectors.samples import samples
 from driftless.views.declared import ViewConfig
 from driftless.views.resolve import Source, resolve
 from driftless.views.sql import select
@@ -29,6 +31,11 @@ pytestmark = pytest.mark.server
 PAGE = Path(__file__).parent.parent / "docs" / "views.md"
 EXAMPLES = [
     (block, after) for block, after in zip(blocks(PAGE), blocks(PAGE)[1:], strict=False) if block.kind == "yaml"
+]
+
+TABLES = [
+    f"public.{table}"
+    for table in ("customers", "orders", "order_lines", "products", "categories", "product_categories")
 ]
 
 
@@ -55,8 +62,7 @@ def test_an_example_is_what_it_says(place: int, shop: tuple[psycopg.Connection, 
     declared, said = EXAMPLES[place]
     assert said.kind == "json"
     ((name, entry),) = YAML(typ="safe").load(declared.text)["views"].items()
-    names = ("customers", "orders", "order_lines", "products", "categories", "product_categories")
-    tables = {f"public.{table}": source.table(f"public.{table}") for table in names}
+    tables = {table: source.table(table) for table in TABLES}
     facts = Source({name: table for name, table in tables.items() if table is not None}, source.unique_keys)
     view, problems = resolve(name, ViewConfig.model_validate(entry), facts)
     assert problems == []
@@ -68,6 +74,19 @@ def test_an_example_is_what_it_says(place: int, shop: tuple[psycopg.Connection, 
     for documents in (by_postgres, _by_the_store(view, connection, tmp_path)):
         found = [parse(documents[key]) for key in sorted(documents, key=int)]
         assert same(found, wanted), found
+
+
+@pytest.mark.parametrize("values", [False, True])
+def test_what_plan_shows_of_a_view_is_what_it_says(
+    values: bool, shop: tuple[psycopg.Connection, Postgres], tmp_path: Path
+) -> None:
+    (name, entry), *_ = YAML(typ="safe").load(EXAMPLES[-1][0].text)["views"].items()
+    followers = {"cache": {"view": name, "redis": {"url": "redis://127.0.0.1:56379", "key": "x:{id}"}}}
+    changed = {"views": {name: entry}, "followers": followers}
+    changed["source"] = {"dsn": "postgresql://localhost/shop", "tables": {table: {} for table in TABLES}}
+    config = load_text(tmp_path, json.dumps({**YAML(typ="safe").load(GOOD), **changed}))
+    said = [block.text for block in blocks(PAGE) if block.kind == "text"][values]
+    assert f"view {name}, a document:\n{samples(config, shop[1], values=values)[name]}\n" == said
 
 
 def test_unique_keys_are_those_that_hold_for_every_row(shop: tuple[psycopg.Connection, Postgres]) -> None:

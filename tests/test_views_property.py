@@ -12,6 +12,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -21,6 +22,7 @@ from driftless.table import Column, Table
 from driftless.views.declared import ViewConfig
 from driftless.views.resolve import Source as Facts
 from driftless.views.resolve import resolve
+from driftless.views.sample import bare, select_one, shown
 from driftless.views.shard import shard_of, split_tables
 from driftless.views.sql import select
 from driftless.views.tree import View
@@ -69,6 +71,22 @@ def resolved(case: Case) -> View:
     return view
 
 
+def _samples(view: View, source: Source, meant: dict[str, Any]) -> None:
+    """Root by root the same documents; and where lists are cut, what is shown of them."""
+    assert same(source.documents(select_one(view, roots=None, cut=None)), meant)
+    cut, one = source.documents(select_one(view, roots=None)), source.documents(select_one(view))
+    assert {key: shown(view.root, document) for key, document in cut.items()} == {
+        key: shown(view.root, document) for key, document in meant.items()
+    }
+    assert len(one) == min(1, len(meant))
+    assert all(same(document, cut[key]) for key, document in one.items())
+    names = [relation.name for relation in view.root.relations]
+    there = source.documents(select_one(bare(view), roots=None, cut=0))
+    assert {key: [name for name in names if document[name] in (None, [])] for key, document in there.items()} == {
+        key: [name for name in names if document[name] in (None, [])] for key, document in meant.items()
+    }
+
+
 def _in_shards(view: View, reader: Reader, folder: Path, rng: random.Random) -> None:
     """The same log over several stores: the same documents, each from one of them; what is split is in one alone."""
     view = replace(view, shards=rng.randint(2, 4))
@@ -115,6 +133,7 @@ def test_documents_are_what_postgres_says(
                 source.rest()
             reader.feed(source.transactions())
             meant = source.documents(statement)
+            _samples(view, source, meant)
             assert meant.keys() == reader.published.keys()
             for key, document in meant.items():
                 assert same(reader.published[key], document), f"{key}\nis    {reader.published[key]}\nnot   {document}"

@@ -96,32 +96,46 @@ def plan(
     file: File = SYNC,
     as_json: Json = False,
     sql: Annotated[bool, typer.Option("--sql", help="Only what the database needs, for a DBA to run.")] = False,
+    values: Annotated[bool, typer.Option("--values", help="Show documents with the values of a row.")] = False,
 ) -> None:
-    """Show what `apply` would do. Exits 1 when it would do anything.
+    """Show what `apply` would do, and a document of each view. Exits 1 when it would do anything.
+
+    A document has the types of its columns in place of their values, which only --values shows.
 
     Example: `driftless plan`
 
     What a DBA must run: `driftless plan --sql`
+
+    One row of the source in each view: `driftless plan --values`
     """
+    from connectors.samples import samples
+    from driftless import exact
+
     config = load(file)
     with reach(config) as places:
         actions = _plan(config, places, store_secret=False)
+        found = {} if sql else samples(config, places.source, values=values)
     if sql:
         for action in actions:
             if action.sql is not None:
                 print(f"{action.sql};")
     elif as_json:
-        print(_changes(actions))
+        documents = {name: sample.document for name, sample in found.items()}
+        notes = {name: sample.note for name, sample in found.items() if sample.note}
+        print(exact.write({**_changes(actions), "samples": documents, "sample_notes": notes}))
     else:
         for action in actions:
             out.print(f"  {action}", markup=False, soft_wrap=True)
         out.print("nothing to change" if not actions else f"{len(actions)} changes; `driftless apply` makes them")
+        for name, sample in found.items():
+            # As it is: `out` would make pictures of what is between two colons.
+            print(f"\nview {name}, a document:\n{sample}")
     raise typer.Exit(NO if actions else YES)
 
 
-def _changes(actions: list[Any]) -> str:
+def _changes(actions: list[Any]) -> dict[str, Any]:
     fields = ("verb", "what", "detail", "sql")
-    return json.dumps({"changes": [{key: getattr(action, key) for key in fields} for action in actions]})
+    return {"changes": [{key: getattr(action, key) for key in fields} for action in actions]}
 
 
 @app.command()
@@ -140,6 +154,6 @@ def apply(file: File = SYNC, as_json: Json = False) -> None:
                 places.report = status.update
                 action.do()
     if as_json:
-        print(_changes(actions))
+        print(json.dumps(_changes(actions)))
     else:
         out.print("nothing to change" if not actions else f"{len(actions)} changes made; `driftless run` follows")

@@ -54,7 +54,8 @@ def test_plan_says_what_would_change_and_exits_1(make_pipeline: MakePipeline, pi
 
 def test_apply_twice_changes_nothing(pipeline: Pipeline) -> None:
     planned = pipeline.here("plan", "--json")
-    assert (planned.code, planned.json()) == (0, {"changes": []})
+    assert (planned.code, planned.json()["changes"]) == (0, [])
+    assert planned.json()["samples"].keys() == pipeline.views.keys()
     records = len(pipeline.records("public.items"))
     again = pipeline.here("apply")
     assert (again.code, again.out.strip()) == (0, "nothing to change")

@@ -299,6 +299,7 @@ def test_another_column_is_another_build_beside_the_one_that_is_read(pipeline: P
     planned = pipeline.here("plan")
     assert planned.code == 1
     assert f"rebuild view order: build {number + 1}" in planned.out
+    assert '"buyer": "int4"' in planned.out
     writers = Writers(pipeline.dsn, seed=8)
     try:
         pipeline.apply()
@@ -306,7 +307,7 @@ def test_another_column_is_another_build_beside_the_one_that_is_read(pipeline: P
     finally:
         writers.end()
     pipeline.assert_in_step()
-    assert pipeline.here("plan").out.strip() == "nothing to change"
+    assert pipeline.here("plan").out.splitlines()[0] == "nothing to change"
 
 
 @pytest.mark.soak
@@ -359,7 +360,7 @@ def test_a_view_that_is_taken_out_leaves_nothing_behind(pipeline: Pipeline, sour
     assert f"drop topic {pipeline.name}.view.order.{number}" in planned
     assert "forget view order" in planned
     pipeline.apply()
-    assert pipeline.here("plan").out.strip() == "nothing to change"
+    assert pipeline.here("plan").out.splitlines()[0] == "nothing to change"
     assert "order" not in [v["name"] for v in pipeline.status()["views"]]
     pipeline.run("left-cache")
     source.execute("update customers set notes = 'seen'")

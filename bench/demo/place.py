@@ -156,9 +156,14 @@ class Place:
         return done.stdout
 
     def status(self) -> dict[str, dict[str, Any]]:
-        """Follower -> what `driftless status --json` says of it."""
+        """Follower -> what `driftless status --json` says of it; and of the view of several tables, once it is run."""
         facts = json.loads(self.command("status", "--json", may_say_no=True))
-        return {follower["name"]: follower for follower in facts["followers"]}
+        shown = {follower["name"]: follower for follower in facts["followers"]}
+        for view in facts["views"]:
+            if view["name"] == VIEW and view["state"] != "stopped":
+                left = (view["lag_records"] or 0) + view["dirty"]
+                shown[f"view {VIEW}"] = {**view, "lag_seconds": None, "lag_records": left, "documents": None}
+        return shown
 
     def run(self, *names: str) -> Runner:
         """Start `driftless run NAME...`."""

@@ -9,14 +9,14 @@ help: ## Print this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
 install: $(STAMP) ## Install driftless and what it needs into .venv
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml jobs/archive.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "driftless needs Python 3.11 or newer; try: make PYTHON=python3.12"; exit 2; }
 	@echo "installing into $(VENV) (pyspark is large: a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@echo "preparing Spark, so that it starts sooner (half a minute, once)"
-	@$(PY) -m jobs.archive 2>&1 | grep -v -e cds -e WARN || true
+	@$(PY) -m jobs.archive "$$($(PY) -m stack spark 2>/dev/null)" 2>&1 | grep -v -e cds -e WARN || true
 	@touch $(STAMP)
 
 demo: $(STAMP) ## Start a real stack, make a shop, follow it live, and compare every document at the end

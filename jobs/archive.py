@@ -1,4 +1,4 @@
-"""Spark's classes as a class-data archive, made once at the installation: `python -m jobs.archive`.
+"""Spark's classes as a class-data archive, made once at the installation: `python -m jobs.archive JARS`.
 
 Without it a JVM that starts loads and checks some 15,000 classes anew. With it, Spark is there after 4.0 s
 instead of 6.6 s, and its first work done after 4.1 s more instead of 5.4 s (docs/benchmarks.md). A JVM that finds an
@@ -8,25 +8,35 @@ archive made by another Java, or for other jars, runs without it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
+from driftless.errors import SourceUnavailable
+from jobs.apply import LogSource
+from jobs.records import Records
 from jobs.spark import ARCHIVE, session
+from jobs.steps import Steps, planning
 
 _ROWS = "cast(id as string) as key", "to_json(named_struct('id', id, 'name', cast(id as string))) as value"
 _PARSED = "key", "from_json(value, 'id long, name string') as r"
 _SHOWN = "key", "to_json(named_struct('id', r.id, 'at', cast(timestamp_micros(r.id) as string))) as document"
 
 
-def make(path: Path = ARCHIVE) -> None:
-    """Run what a follower's slices run, and have the JVM write the classes that it took when it ends."""
+def make(jars: Sequence[Path], path: Path = ARCHIVE) -> None:
+    """Run what a follower's slices run, and have the JVM write the classes that it took when it ends.
+
+    `jars`: of Spark's Kafka source, in the order in which `session` will be given them.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_suffix(".new")
     fresh.unlink(missing_ok=True)
-    spark = session([], java_options=f'"-XX:ArchiveClassesAtExit={fresh}"')
+    spark = session(jars, java_options=f'"-XX:ArchiveClassesAtExit={fresh}"')
 
     def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
@@ -37,6 +47,7 @@ def make(path: Path = ARCHIVE) -> None:
         shown.toArrow()
         shown.mapInArrow(same, "key string, document string").toArrow()
         shown.groupBy("key").agg({"document": "max"}).count()
+    _read_small_slices(spark)
     gateway = SparkContext._gateway
     assert gateway is not None
     jvm = gateway.proc
@@ -46,8 +57,20 @@ def make(path: Path = ARCHIVE) -> None:
     fresh.replace(path)
 
 
+def _read_small_slices(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    clients = jvm.org.apache.kafka.clients.consumer
+    settings = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.isolation.level": "read_committed"}
+    source = LogSource("none", settings, ("CAST(value AS STRING) AS value", "CAST(key AS STRING) AS key"), _PARSED)
+    given = jvm.java.util.ArrayList()
+    given.add(clients.ConsumerRecord("none", 0, 0, b"1", b'{"id": 1, "name": "x"}'))
+    Steps(planning(spark), source).rows([given])
+    with suppress(SourceUnavailable):  # nobody listens there
+        Records(spark, source, seconds=1.0).read({0: 0}, {0: 1})
+
+
 if __name__ == "__main__":
     try:
-        make()
+        make([Path(jar) for jar in sys.argv[1].split(",")])
     except Exception as exc:  # noqa: BLE001 - nothing needs it, so nothing about it may stop an installation
         print(f"Spark will start more slowly: its archive could not be made: {exc}", file=sys.stderr)

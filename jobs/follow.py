@@ -28,7 +28,8 @@ SLICE_OFFSETS = 100_000
 MOST_OFFSETS = 1_000_000
 SLICE_SECONDS = 4.0
 """How long a slice may take before the next is no larger: bounds what is repeated after a crash or a stop."""
-IDLE_SECONDS = 0.01
+IDLE_SECONDS, IDLE_MOST = 0.01, 0.04
+"""How long to wait before looking for changes again, and how long where several looks have found none."""
 SAVE_SECONDS = 1.0
 """How often the checkpoint is written: bounds what is repeated, and how soon a store that lost data is noticed."""
 COUNT_SECONDS = 5.0
@@ -81,6 +82,7 @@ class Follow:
         self._spark = spark
         self._head = head
         self._slice = SLICE_OFFSETS
+        self._idle = IDLE_SECONDS
         self._pending = pending
         self._token = token
         self._sink: Sink = job.spec.open()
@@ -198,10 +200,12 @@ class Follow:
             progress.stale += outcome.applied.stale
             progress.positions = outcome.end
             progress.changed.set()
+            self._idle = IDLE_SECONDS
         else:
             self._at_head = time.time()
             if self.again is None or self.again.done:
-                self.stop.wait(IDLE_SECONDS)
+                self.stop.wait(self._idle)
+                self._idle = min(2 * self._idle, IDLE_MOST)
         self._step_again()
         self._check_away()
         self._claim()

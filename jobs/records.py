@@ -24,7 +24,9 @@ class Records:
     Not to be shared between threads at one time.
     """
 
-    def __init__(self, spark: SparkSession, source: LogSource) -> None:
+    def __init__(self, spark: SparkSession, source: LogSource, *, seconds: float = TIMEOUT) -> None:
+        """`seconds`: how long an answer is waited for."""
+        self._seconds = seconds
         self._jvm: Any = spark._jvm
         self._topic = source.topic
         kafka = {key.removeprefix("kafka."): value for key, value in source.options.items() if key.startswith("kafka.")}
@@ -74,10 +76,12 @@ class Records:
             if self._at[p] != offset:
                 consumer.seek(self._places[p], offset)
                 self._at[p] = offset
-        found, deadline = [], time.monotonic() + TIMEOUT
+        found, deadline = [], time.monotonic() + self._seconds
         while any(self._at[p] < offset for p, offset in end.items()):
             if time.monotonic() > deadline:
-                raise SourceUnavailable(f"Kafka gave no answer within {TIMEOUT:.0f} s while reading {self._topic}")
+                raise SourceUnavailable(
+                    f"Kafka gave no answer within {self._seconds:.0f} s while reading {self._topic}"
+                )
             some = consumer.poll(self._jvm.java.time.Duration.ofMillis(_POLL_MILLISECONDS))
             if not some.isEmpty():
                 found.append(some)

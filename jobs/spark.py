@@ -20,6 +20,8 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 _JIT = "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=5000 -XX:Tier4CompileThreshold=40000"
 """The second compiler waits four times as long as it would: it took a third of the CPU of the first minute, and a run
 of half a million changes ends within that."""
+JAVA_OPTIONS = "DRIFTLESS_JAVA_OPTIONS"
+"""The variable with an operator's own options for the JVM."""
 ARCHIVE = Path(sys.prefix) / "share" / "driftless" / "spark.jsa"
 """Spark's classes, ready to be mapped; see jobs/archive.py."""
 ARROW_ROWS = 5_000
@@ -80,12 +82,14 @@ def session(
         os.environ["PYSPARK_PYTHON"] = sys.executable
         builder = builder.master(master)
         settings |= HERE
-        settings["spark.jars"] = ",".join(str(jar) for jar in jars)
+        # Not `spark.jars`: those are loaded by a class loader whose classes no archive can hold.
+        settings["spark.driver.extraClassPath"] = os.pathsep.join(str(jar) for jar in jars)
         settings["spark.driver.memory"] = memory
         logging = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
         archive = f'"-XX:SharedArchiveFile={ARCHIVE}" -Xlog:cds=off' if ARCHIVE.exists() else ""
         options = archive if java_options is None else java_options
-        settings["spark.driver.extraJavaOptions"] = f"-XX:+UseSerialGC {_JIT} {logging} {options}"
+        more = os.environ.get(JAVA_OPTIONS, "")
+        settings["spark.driver.extraJavaOptions"] = f"-XX:+UseSerialGC {_JIT} {logging} {options} {more}"
     for key, value in settings.items():
         builder = builder.config(key, value)
     interrupt = signal.getsignal(signal.SIGINT)

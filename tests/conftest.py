@@ -25,6 +25,8 @@ from stack import SERVERS, Endpoints, Stack, stack_home
 from stack.server import Site
 from stack.stack import KINDS
 
+# Most of the JVMs that tests start live for seconds: with the second compiler they would take twice the CPU.
+os.environ.setdefault("DRIFTLESS_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 SHARED = os.environ.get("DRIFTLESS_TEST_STACK")
 """A stack that is started when it is down and left up at the end: saves a minute a run while writing tests."""
 

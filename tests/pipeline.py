@@ -177,7 +177,8 @@ class Machine:
         return Job(arguments, folder=self.folder, environment=self.environ(), log=log)
 
     def environ(self) -> dict[str, str]:
-        kept = {key: os.environ[key] for key in ("PATH", "JAVA_HOME", "LANG", "PYTHONPATH") if key in os.environ}
+        wanted = ("PATH", "JAVA_HOME", "LANG", "PYTHONPATH", "DRIFTLESS_JAVA_OPTIONS")
+        kept = {key: os.environ[key] for key in wanted if key in os.environ}
         # What was fetched is no state: without it, an empty home would fetch 180 MB again.
         home = {"HOME": str(self.folder / "home"), "DRIFTLESS_HOME": str(stack_home()), "COLUMNS": "200"}
         return {**kept, **home, **self.environment}

@@ -10,6 +10,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
+from connectors import queries
 from connectors.relations import Relation
 from driftless import names
 from driftless.config import Config
@@ -18,76 +19,6 @@ from driftless.lsn import parse_lsn
 from driftless.marker import marker_sql
 from driftless.table import Column, Table, join_name, split_name
 from driftless.views.sql import SETTINGS
-
-_COLUMNS = """
-with recursive step as (
-    select a.attnum, t.oid, t.typtype, t.typbasetype, a.atttypmod as modifier, t.typtypmod,
-           a.attndims::int as dimensions, t.typndims, t.typelem, t.typinput = 'array_in'::regproc as is_array,
-           false as is_element, false as domains
-    from pg_attribute a join pg_type t on t.oid = a.atttypid
-    where a.attrelid = %(oid)s and a.attnum > 0 and not a.attisdropped
-    union all
-    -- From a domain to what it is made of, from an array to its elements.
-    select s.attnum, t.oid, t.typtype, t.typbasetype, greatest(s.modifier, s.typtypmod), t.typtypmod,
-           greatest(s.dimensions, s.typndims), t.typndims, t.typelem, t.typinput = 'array_in'::regproc,
-           s.is_array or s.is_element, s.domains or (s.is_element and s.typtype = 'd')
-    from step s join pg_type t on t.oid = case when s.typtype = 'd' then s.typbasetype else s.typelem end
-    where s.typtype = 'd' or s.is_array
-)
-select a.attname, t.typname, t.typtype::text, s.is_element, s.dimensions, a.attstorage <> 'p', a.attgenerated <> '',
-       case when t.typname = 'bit' then s.modifier when t.typname = 'numeric' and (s.modifier - 4) & 1024 <> 0
-            and s.modifier >= 4 then -1 else 0 end, t.typnamespace <> 'pg_catalog'::regnamespace,
-       t.oid >= 16384 and exists (select from pg_cast c where c.castsource = t.oid and c.casttarget = 'json'::regtype),
-       s.domains, t.typrelid
-from step s
-join pg_type t on t.oid = s.oid
-join pg_attribute a on a.attrelid = %(oid)s and a.attnum = s.attnum
-where s.typtype <> 'd' and not s.is_array
-order by a.attnum
-"""
-# Under a deferrable key alone, as under none, Postgres would refuse updates once the table is in a publication.
-_TABLE = """
-select c.oid,
-       case when c.relreplident = 'd'
-                 and not exists (select from pg_index where indrelid = c.oid and indisprimary and indimmediate) then 'n'
-            else c.relreplident::text end
-from pg_class c
-join pg_namespace n on n.oid = c.relnamespace
-where n.nspname = %s and c.relname = %s and c.relkind = 'r'
-"""
-_RELATIONS = f"""
-select n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text,
-       (select x.extname::text from pg_depend d join pg_extension x on x.oid = d.refobjid
-        where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.refclassid = 'pg_extension'::regclass
-              and d.deptype = 'e' limit 1),
-       c.relispartition, exists (select from pg_inherits i where i.inhparent = c.oid),
-       row_security_active(c.oid), has_schema_privilege(n.oid, 'usage'),
-       array(select a.attname::text from pg_attribute a where a.attrelid = c.oid and a.attnum > 0
-             and not a.attisdropped and not has_column_privilege(c.oid, a.attnum, 'select') order by a.attnum)
-from pg_class c
-join pg_namespace n on n.oid = c.relnamespace
-where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema', '{names.SCHEMA}')
-order by 1, 2
-"""
-_KEY = """
-select a.attname
-from pg_index i
-cross join lateral unnest(i.indkey) with ordinality as k(attnum, position)
-join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
-where i.indrelid = %s and i.indisprimary
-order by k.position
-"""
-# Keys of columns alone, that hold for every row.
-_UNIQUE = """
-select array(select a.attname::text from unnest(i.indkey) with ordinality as k(attnum, position)
-             join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
-             where k.position <= i.indnkeyatts order by k.position)
-from pg_index i
-join pg_class c on c.oid = i.indrelid
-join pg_namespace n on n.oid = c.relnamespace
-where n.nspname = %s and c.relname = %s and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
-order by not i.indisprimary, i.indexrelid
-"""
 
 
 @dataclass(frozen=True)
@@ -183,25 +114,25 @@ class Postgres:
     def table(self, full_name: str, exclude: Iterable[str] = ()) -> Table | None:
         """The table as the catalogue has it, less the excluded columns; None where there is none of that name."""
         schema, name = split_name(full_name)
-        found = self._row(_TABLE, schema, name)
+        found = self._row(queries.TABLE, schema, name)
         if found is None:
             return None
         oid, identity = found
         excluded = set(exclude)
         with _answers(self.address):
-            key = tuple(row[0] for row in self._connection.execute(_KEY.encode(), (oid,)).fetchall())
+            key = tuple(row[0] for row in self._connection.execute(queries.KEY.encode(), (oid,)).fetchall())
             columns = tuple(column for column in self._columns(oid) if column.name not in excluded)
         return Table(schema, name, columns, key, str(identity))
 
     def unique_keys(self, full_name: str) -> list[tuple[str, ...]]:
         """The columns of each unique key of a table, the primary one first."""
         with _answers(self.address):
-            found = self._connection.execute(_UNIQUE.encode(), split_name(full_name)).fetchall()
+            found = self._connection.execute(queries.UNIQUE.encode(), split_name(full_name)).fetchall()
         return [tuple(columns) for (columns,) in found]
 
     def _columns(self, oid: object) -> Iterator[Column]:
         """The columns of a table, or of a composite type; domains are taken for what they are made of."""
-        for *facts, row_type in self._connection.execute(_COLUMNS.encode(), {"oid": oid}).fetchall():
+        for *facts, row_type in self._connection.execute(queries.COLUMNS.encode(), {"oid": oid}).fetchall():
             yield replace(Column(*facts), fields=tuple(self._columns(row_type)) if row_type else ())
 
     def storage(self, table: Table) -> Storage:
@@ -306,7 +237,7 @@ class Postgres:
     def relations(self) -> dict[str, Relation]:
         """Everything in the database that an operator could take for a table, by full name."""
         with _answers(self.address):
-            rows = self._connection.execute(_RELATIONS.encode()).fetchall()
+            rows = self._connection.execute(queries.RELATIONS.encode()).fetchall()
         relations = [Relation(*row) for row in rows]
         return {relation.full_name: relation for relation in relations}
 

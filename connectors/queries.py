@@ -1,0 +1,75 @@
+"""What is asked of Postgres' catalogue: the longer statements of connectors/postgres.py."""
+
+from __future__ import annotations
+
+from driftless import names
+
+COLUMNS = """
+with recursive step as (
+    select a.attnum, t.oid, t.typtype, t.typbasetype, a.atttypmod as modifier, t.typtypmod,
+           a.attndims::int as dimensions, t.typndims, t.typelem, t.typinput = 'array_in'::regproc as is_array,
+           false as is_element, false as domains
+    from pg_attribute a join pg_type t on t.oid = a.atttypid
+    where a.attrelid = %(oid)s and a.attnum > 0 and not a.attisdropped
+    union all
+    -- From a domain to what it is made of, from an array to its elements.
+    select s.attnum, t.oid, t.typtype, t.typbasetype, greatest(s.modifier, s.typtypmod), t.typtypmod,
+           greatest(s.dimensions, s.typndims), t.typndims, t.typelem, t.typinput = 'array_in'::regproc,
+           s.is_array or s.is_element, s.domains or (s.is_element and s.typtype = 'd')
+    from step s join pg_type t on t.oid = case when s.typtype = 'd' then s.typbasetype else s.typelem end
+    where s.typtype = 'd' or s.is_array
+)
+select a.attname, t.typname, t.typtype::text, s.is_element, s.dimensions, a.attstorage <> 'p', a.attgenerated <> '',
+       case when t.typname = 'bit' then s.modifier when t.typname = 'numeric' and (s.modifier - 4) & 1024 <> 0
+            and s.modifier >= 4 then -1 else 0 end, t.typnamespace <> 'pg_catalog'::regnamespace,
+       t.oid >= 16384 and exists (select from pg_cast c where c.castsource = t.oid and c.casttarget = 'json'::regtype),
+       s.domains, t.typrelid
+from step s
+join pg_type t on t.oid = s.oid
+join pg_attribute a on a.attrelid = %(oid)s and a.attnum = s.attnum
+where s.typtype <> 'd' and not s.is_array
+order by a.attnum
+"""
+# Under a deferrable key alone, as under none, Postgres would refuse updates once the table is in a publication.
+TABLE = """
+select c.oid,
+       case when c.relreplident = 'd'
+                 and not exists (select from pg_index where indrelid = c.oid and indisprimary and indimmediate) then 'n'
+            else c.relreplident::text end
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %s and c.relname = %s and c.relkind = 'r'
+"""
+RELATIONS = f"""
+select n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text,
+       (select x.extname::text from pg_depend d join pg_extension x on x.oid = d.refobjid
+        where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.refclassid = 'pg_extension'::regclass
+              and d.deptype = 'e' limit 1),
+       c.relispartition, exists (select from pg_inherits i where i.inhparent = c.oid),
+       row_security_active(c.oid), has_schema_privilege(n.oid, 'usage'),
+       array(select a.attname::text from pg_attribute a where a.attrelid = c.oid and a.attnum > 0
+             and not a.attisdropped and not has_column_privilege(c.oid, a.attnum, 'select') order by a.attnum)
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema', '{names.SCHEMA}')
+order by 1, 2
+"""
+KEY = """
+select a.attname
+from pg_index i
+cross join lateral unnest(i.indkey) with ordinality as k(attnum, position)
+join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+where i.indrelid = %s and i.indisprimary
+order by k.position
+"""
+# Keys of columns alone, that hold for every row.
+UNIQUE = """
+select array(select a.attname::text from unnest(i.indkey) with ordinality as k(attnum, position)
+             join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+             where k.position <= i.indnkeyatts order by k.position)
+from pg_index i
+join pg_class c on c.oid = i.indrelid
+join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %s and c.relname = %s and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
+order by not i.indisprimary, i.indexrelid
+"""

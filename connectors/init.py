@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from connectors.postgres import Postgres
 from connectors.relations import (
+    ForeignKey,
     Relation,
     column_meetings,
     meetings,
@@ -40,18 +41,29 @@ class Proposed:
     refused: dict[str, str] = field(default_factory=dict)
 
     @property
+    def captured(self) -> Table:
+        """The table as the log will have it."""
+        return replace(self.table, columns=tuple(c for c in self.table.columns if c.name not in self.secret))
+
+    @property
     def shown(self) -> tuple[Column, ...]:
         """The columns of its documents."""
-        return tuple(c for c in self.table.columns if c.name not in self.secret and c.name not in self.refused)
+        return tuple(c for c in self.captured.columns if c.name not in self.refused)
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """`left_out`: full name -> every reason, as the rest of a sentence that begins with the name."""
+    """`left_out`: full name -> every reason, as the rest of a sentence that begins with the name.
+
+    `foreign_keys`: from one proposed table to another or itself. `unique`: the unique keys of the tables that have any.
+    """
 
     database: str
     tables: tuple[Proposed, ...]
     left_out: dict[str, list[str]]
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    unique: Mapping[str, Sequence[tuple[str, ...]]] = field(default_factory=dict)
+    encoding: str = "UTF8"
 
 
 def propose(source: Postgres, pipeline: str, schemas: Sequence[str] = ()) -> Proposal:
@@ -76,7 +88,18 @@ def propose(source: Postgres, pipeline: str, schemas: Sequence[str] = ()) -> Pro
         for name, reason in list(find(pipeline, tables, relations)):
             left_out.setdefault(name, []).append(reason)
             tables.pop(name, None)
-    return Proposal(source.server().database, tuple(tables.values()), dict(sorted(left_out.items())))
+    foreign_keys = tuple(key for key in source.foreign_keys() if key.table in tables and key.to in tables)
+    return Proposal(
+        source.server().database,
+        tuple(tables.values()),
+        dict(sorted(left_out.items())),
+        foreign_keys,
+        {
+            name: source.unique_keys(name)
+            for name in dict.fromkeys(n for key in foreign_keys for n in (key.table, key.to))
+        },
+        source.encoding(),
+    )
 
 
 def _proposed(table: Table) -> Proposed:

@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from connectors import queries
-from connectors.relations import Relation
+from connectors.relations import ForeignKey, Relation
 from driftless import names
 from driftless.config import Config
 from driftless.errors import ConfigError, SourceError, SourceUnavailable
@@ -129,6 +129,13 @@ class Postgres:
         with _answers(self.address):
             found = self._connection.execute(queries.UNIQUE.encode(), split_name(full_name)).fetchall()
         return [tuple(columns) for (columns,) in found]
+
+    def foreign_keys(self) -> list[ForeignKey]:
+        """All of the database, those of one table in the order of its columns."""
+        with _answers(self.address):
+            rows = self._connection.execute(queries.FOREIGN.encode()).fetchall()
+        keys = (ForeignKey(join_name(*r[:2]), tuple(r[2]), join_name(*r[3:5]), tuple(r[5])) for r in rows)
+        return list(dict.fromkeys(keys))
 
     def _columns(self, oid: object) -> Iterator[Column]:
         """The columns of a table, or of a composite type; domains are taken for what they are made of."""

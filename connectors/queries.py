@@ -73,3 +73,16 @@ join pg_namespace n on n.oid = c.relnamespace
 where n.nspname = %s and c.relname = %s and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
 order by not i.indisprimary, i.indexrelid
 """
+_NAMED = """
+array(select a.attname::text from unnest({1}) with ordinality as u(attnum, position)
+      join pg_attribute a on a.attrelid = {0} and a.attnum = u.attnum order by u.position)
+"""
+FOREIGN = f"""
+select n.nspname::text, c.relname::text, {_NAMED.format("f.conrelid", "f.conkey")},
+       m.nspname::text, d.relname::text, {_NAMED.format("f.confrelid", "f.confkey")}
+from pg_constraint f
+join pg_class c on c.oid = f.conrelid join pg_namespace n on n.oid = c.relnamespace
+join pg_class d on d.oid = f.confrelid join pg_namespace m on m.oid = d.relnamespace
+where f.contype = 'f' and f.conparentid = 0
+order by 1, 2, f.conkey, 4, 5
+"""

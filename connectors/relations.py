@@ -51,6 +51,16 @@ class Relation:
         return f"{self.schema}.{self.name}"
 
 
+@dataclass(frozen=True)
+class ForeignKey:
+    """Columns of `table` that hold a key of `to`: each of `columns` what stands in its place in `referenced`."""
+
+    table: str
+    columns: tuple[str, ...]
+    to: str
+    referenced: tuple[str, ...]
+
+
 def relation_obstacles(relation: Relation) -> Iterator[str]:
     """Why it cannot be followed, each as the rest of a sentence that begins with its name."""
     if relation.kind != "r":

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.init import looks_secret
-from driftless.cli.syncfile import key, shown, slug, value
+from driftless.cli.spelling import key, shown, slug, value
 from driftless.yamlfile import YamlFile
 
 identifiers = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=12)

@@ -30,7 +30,8 @@ def init(
     """
     from connectors.init import propose
     from connectors.postgres import Postgres
-    from driftless.cli.syncfile import shown, slug, variable, write_sync
+    from driftless.cli.spelling import shown, slug
+    from driftless.cli.syncfile import variable, write_sync
     from driftless.config import pipeline_name
 
     if file.exists() and not force:

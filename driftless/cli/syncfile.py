@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from connectors.init import Proposal, Proposed
+from driftless.cli.nested import Declared, nested_views
+from driftless.cli.spelling import SLUG, key, shown, slug, value
 from driftless.sink import SinkContext
 from driftless.table import Column
 from sinks import config_model
 from stack.ports import DEFAULT_PORTS
 
 MANY = 16
-"""Followers that are written to run. The rest stands in comments: each takes a thread, and an index in the store."""
-_SLUG = 40
-"""Characters of a view's name: the longest name of a follower, 48, less its ending."""
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+"""Followers that are written to run. The rest stands in comments: each takes a thread, and an index in the store.
+
+Also the nested views that are proposed: who has read as many knows how they are written.
+"""
 _MAPPINGS = {
     "keyword": "{type: keyword}",
     "text": "{type: text, fields: {keyword: {type: keyword, ignore_above: 256}}}",
@@ -40,44 +39,42 @@ _FIELDS = {
 _RESERVED = {"_id", "_index", "_source", "_type", "_routing", "_version", "_seq_no", "_primary_term", "_ignored"}
 _RESERVED |= {"_field_names", "_nested_path", "_doc_count", "_size", "_tier", "_feature", "_none_"}
 """Names that OpenSearch keeps for itself at the top of a document."""
+_NESTED = "_nested"
+"""What the name of a nested view ends in."""
+_ABOUT_NESTED = """\
+# Nested views, along the foreign keys. Take away the `#` of those that you want, here and of their followers
+# below. Leave out what you do not need, above all lists that grow without end: a view keeps on disk the rows
+# that it reads, and writes a document anew, with all that is in it, when one row in it changes.
+"""
+_WIDTH = 100
+"""Characters of a relation that stands on one line."""
 
 
 @dataclass(frozen=True)
 class Following:
-    """One table's view, and what follows it."""
+    """One table's view, and what follows it. `properties`: the lines of its mapping."""
 
     view: str
     proposed: Proposed
     renamed: bool
     fields: Mapping[str, Column]
+    properties: tuple[str, ...]
     redis_key: str | None
 
 
 def write_sync(pipeline: str, proposal: Proposal) -> str:
     """The whole text."""
     slugs = _slugs(proposal.tables)
-    followings = [_following(pipeline, slugs[p.table.full_name], p) for p in proposal.tables]
-    return "\n".join((*_head(pipeline, proposal), *_views(followings), *_followers(pipeline, followings), ""))
+    followings = {p.table.full_name: _following(pipeline, slugs[p.table.full_name], p) for p in proposal.tables}
+    nested = _nested(pipeline, proposal, followings)
+    views = (*_views(followings.values()), *_nested_views(nested))
+    followers = (*_followers(pipeline, tuple(followings.values())), *_nested_followers(pipeline, nested))
+    return "\n".join((*_head(pipeline, proposal), *views, *followers, ""))
 
 
 def variable(pipeline: str) -> str:
     """The environment variable that holds the DSN."""
     return f"{pipeline.upper().replace('-', '_')}_DSN"
-
-
-def slug(text: str, *, fallback: str = "table") -> str:
-    """`Order Lines` -> `order_lines`: lower-case letters, digits and `_`, beginning with a letter."""
-    split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text)
-    plain = unicodedata.normalize("NFKD", split).encode("ascii", "ignore").decode().lower()
-    made = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
-    if not made:
-        return fallback
-    return (made if made[0].isalpha() else f"{fallback}_{made}")[:_SLUG].rstrip("_")
-
-
-def shown(text: str) -> str:
-    """On one line, whatever characters are in it."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _slugs(tables: Iterable[Proposed]) -> dict[str, str]:
@@ -88,12 +85,17 @@ def _slugs(tables: Iterable[Proposed]) -> dict[str, str]:
         name = slug(table.name)
         if name in made.values():
             name = slug(f"{slug(table.schema, fallback='schema')}_{name}")
-        first, number = name, 1
-        while name in made.values():
-            number += 1
-            name = f"{first[: _SLUG - 1 - len(str(number))]}_{number}"
-        made[table.full_name] = name
+        made[table.full_name] = _numbered(name, made.values())
     return made
+
+
+def _numbered(first: str, taken: Collection[str]) -> str:
+    """The name itself, or with a number where it is taken."""
+    name, number = first, 1
+    while name in taken:
+        number += 1
+        name = f"{first[: SLUG - 1 - len(str(number))]}_{number}"
+    return name
 
 
 def _plainness(proposed: Proposed) -> tuple[bool, bool, str, str]:
@@ -113,7 +115,23 @@ def _following(pipeline: str, view: str, proposed: Proposed) -> Following:
     order = {column.name: at for at, column in enumerate(proposed.shown)}
     fields = dict(sorted(fields.items(), key=lambda item: order[item[1].name]))
     renamed = any(name != column.name for name, column in fields.items())
-    return Following(view, proposed, renamed, fields, _redis_key(pipeline, view, proposed.table.key))
+    redis_key = _redis_key(pipeline, view, proposed.table.key)
+    return Following(view, proposed, renamed, fields, tuple(_properties(fields)), redis_key)
+
+
+def _nested(pipeline: str, proposal: Proposal, plain: Mapping[str, Following]) -> list[tuple[Following, Declared]]:
+    """What follows each nested view, and the view."""
+    fields = {name: f.fields for name, f in plain.items()}
+    taken = {f.view for f in plain.values()}
+    made = []
+    for view in nested_views(proposal, fields)[:MANY]:
+        f = plain[str(view["root"])]
+        name = _numbered(f"{f.view[: SLUG - len(_NESTED)]}{_NESTED}", taken)
+        taken.add(name)
+        properties = tuple(_nested_properties(view, f.fields, fields))
+        redis_key = _redis_key(pipeline, name, f.proposed.table.key)
+        made.append((replace(f, view=name, properties=properties, redis_key=redis_key), view))
+    return made
 
 
 def _is_field(column: str) -> bool:
@@ -129,29 +147,6 @@ def _redis_key(pipeline: str, view: str, key: Sequence[str]) -> str | None:
     except ValueError:
         return None
     return template
-
-
-# -- YAML ---------------------------------------------------------------------------------------------------------
-
-
-def key(text: str) -> str:
-    """A name as the key of a mapping."""
-    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
-        return text
-    if text.isprintable():
-        return "'" + text.replace("'", "''") + "'"
-    return '"' + "".join(map(_escaped, text)) + '"'
-
-
-def value(text: str) -> str:
-    """A name as a value, where `${` would be taken for a variable."""
-    return key(text.replace("${", "$${"))
-
-
-def _escaped(char: str) -> str:
-    if char in '"\\':
-        return "\\" + char
-    return char if char.isprintable() else f"\\U{ord(char):08x}"
 
 
 def _head(pipeline: str, proposal: Proposal) -> Iterator[str]:
@@ -205,6 +200,43 @@ def _views(followings: Iterable[Following]) -> Iterator[str]:
                 yield f"      {key(name)}: {value(column.name)}"
 
 
+def _nested_views(nested: Sequence[tuple[Following, Declared]]) -> Iterator[str]:
+    if nested:
+        yield from _ABOUT_NESTED.splitlines()
+    for f, view in nested:
+        for line in _block({f.view: view}):
+            yield f"  # {line}"
+
+
+def _block(part: Mapping[str, object]) -> Iterator[str]:
+    """What has no mapping in it stands on one line, where that is not too long."""
+    for name, content in part.items():
+        line = f"{key(name)}: {_flow(content)}"
+        if not isinstance(content, dict) or (
+            len(line) <= _WIDTH and not any(isinstance(c, dict) for c in content.values())
+        ):
+            yield line
+        else:
+            yield f"{key(name)}:"
+            yield from (f"  {below}" for below in _block(content))
+
+
+def _flow(content: object) -> str:
+    if isinstance(content, dict):
+        return "{" + ", ".join(f"{key(name)}: {_flow(inner)}" for name, inner in content.items()) + "}"
+    if isinstance(content, list):
+        return "[" + ", ".join(map(_flow, content)) + "]"
+    return value(str(content))
+
+
+def _nested_followers(pipeline: str, nested: Sequence[tuple[Following, Declared]]) -> Iterator[str]:
+    if nested:
+        yield "# Followers of the nested views:"
+    for f, _ in nested:
+        for line in (*_search(pipeline, f, told=True), *_cache(f)):
+            yield f"  # {line}"
+
+
 def _followers(pipeline: str, followings: Sequence[Following]) -> Iterator[str]:
     yield "followers:"
     for number, f in enumerate(followings):
@@ -222,8 +254,7 @@ def _search(pipeline: str, f: Following, *, told: bool) -> Iterator[str]:
         """What is the same for all is said once."""
         return "" if told else f"    # {text}"
 
-    mapped = {name: _mapping(column) for name, column in f.fields.items()}
-    count = sum(1 + mapping.count("fields:") for mapping in mapped.values())
+    count = sum(1 + line.count("fields:") for line in f.properties)
     yield f"{f.view}-search:"
     yield f"  view: {key(f.view)}"
     yield "  opensearch:"
@@ -236,8 +267,24 @@ def _search(pipeline: str, f: Following, *, told: bool) -> Iterator[str]:
     yield "    mapping:"
     yield f"      dynamic: false{tell('what is not listed is kept, and cannot be searched')}"
     yield "      properties:"
-    for name, mapping in mapped.items():
-        yield f"        {key(name)}: {mapping}"
+    yield from (f"        {line}" for line in f.properties)
+
+
+def _properties(fields: Mapping[str, Column]) -> Iterator[str]:
+    for name, column in fields.items():
+        yield f"{key(name)}: {_mapping(column)}"
+
+
+def _nested_properties(
+    part: Declared, fields: Mapping[str, Column], tables: Mapping[str, Mapping[str, Column]]
+) -> Iterator[str]:
+    """The same of a view or relation with the relations below it, each an object."""
+    yield from _properties(fields)
+    for name, relation in (*part.get("one", {}).items(), *part.get("many", {}).items()):
+        yield f"{key(name)}:"
+        yield "  properties:"
+        below = _nested_properties(relation, tables[relation["table"]], tables)
+        yield from (f"    {line}" for line in below)
 
 
 def _mapping(column: Column) -> str:

@@ -1,0 +1,40 @@
+"""What `init` wrote, with what it only proposes, as the loader and `check` take it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import sinks
+from driftless.config import Config
+from driftless.load import load
+from driftless.views.resolve import Source, resolve
+from driftless.views.tree import View
+
+
+def uncommented(text: str) -> str:
+    """With everything that is proposed in comments."""
+    head, views, rest = text.partition("\nviews:")
+    rest = re.sub("^  # (no cache of|From here on) .*\n", "", rest, flags=re.MULTILINE)
+    return head + views + re.sub("^  # ", "  ", rest, flags=re.MULTILINE)
+
+
+def loaded(folder: Path, text: str) -> Config:
+    (folder / "sync.yaml").write_text(text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHOP_DSN", "postgresql://localhost/shop")
+        for name in ("KAFKA", "CONNECT_URL", "SEARCH_URL", "CACHE_URL"):
+            patch.delenv(name, raising=False)
+        return load(folder / "sync.yaml", {kind: sinks.config_model(kind) for kind in sinks.kinds()})
+
+
+def trees(config: Config, facts: Source) -> list[View]:
+    """Every view, as `check` resolves it."""
+    found = []
+    for name, view in config.views.items():
+        tree, problems = resolve(name, view, facts)
+        assert (problems, tree is None) == ([], False)
+        found += [] if tree is None else [tree]
+    return found

@@ -244,22 +244,35 @@ class Kafka:
     ) -> Iterator[Message]:
         """Every record of a topic, from `begin` or its first to the end as it is now; of one key in their order."""
         settings: dict[str, Setting] = {"isolation.level": isolation, "enable.partition.eof": True}
+        first = self.beginnings(topic, partitions) if begin is None else {0: begin}
+        ends = (
+            self.committed_ends(topic, partitions)
+            if isolation == "read_committed"
+            else self.written_ends({topic: partitions})[topic]
+        )
+        left = {p for p, offset in first.items() if offset < ends[p]}
         consumer = self.consumer(**settings)
         try:
-            first = self.beginnings(topic, partitions) if begin is None else {0: begin}
-            consumer.assign([TopicPartition(topic, p, offset) for p, offset in first.items()])
-            left = len(first)
+            consumer.assign([TopicPartition(topic, p, first[p]) for p in left])
             while left:
                 message = consumer.poll(TIMEOUT)
                 if message is None:
                     raise SourceUnavailable(f"Kafka gave no answer within {TIMEOUT:.0f} s while reading {topic}")
-                error = message.error()
-                if error is None:
-                    yield message
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    left -= 1
-                elif not error.retriable():
+                error, p, offset = message.error(), message.partition(), message.offset()
+                at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+                if error is not None and not at_end:
+                    if error.retriable():
+                        continue
                     raise SourceError(f"reading {topic}: {error.str()}")
+                assert p is not None
+                assert offset is not None
+                if not at_end and offset < ends[p]:
+                    yield message
+                # The client tells of the end only where a moment passes without a record, which may never come.
+                over = at_end or offset + 1 >= ends[p]
+                if over and p in left:
+                    left.discard(p)
+                    consumer.incremental_unassign([TopicPartition(topic, p)])
         finally:
             consumer.close()
 

@@ -1,11 +1,14 @@
-"""What a broker says while it restarts is something that passes."""
+"""What a broker says while it restarts is something that passes; and a topic has an end while it is written."""
 
 from __future__ import annotations
 
 import os
+import threading
 import time
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +17,8 @@ from confluent_kafka import KafkaError, TopicPartition
 from driftless.config import KafkaConfig
 from driftless.errors import SourceError, SourceUnavailable
 from driftless.kafka import Kafka, kafka_error
-from stack import Stack
+from stack import Endpoints, Stack
+from tests.pipeline import until
 
 
 @pytest.mark.parametrize(
@@ -80,3 +84,34 @@ def _ends(kafka: Kafka, seconds: float = 30) -> dict[int, int]:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
+
+
+@pytest.mark.server
+@pytest.mark.timeout(60)
+def test_a_topic_that_is_written_all_the_time_is_read_to_its_end(endpoints: Endpoints) -> None:
+    """To the end as it was at the beginning: between two records the client never finds itself at an end."""
+    kafka, topic = Kafka(KafkaConfig(bootstrap=endpoints.kafka)), f"written-{uuid.uuid4().hex[:8]}"
+    ended = threading.Event()
+    kafka.create(topic, 2, {})
+    producer, written = kafka.producer(), count()
+
+    def write() -> None:
+        while not ended.wait(0.002):
+            number = next(written)
+            producer.produce(topic, str(number).encode(), partition=number % 2)
+            producer.flush(10)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        until("some records", lambda: sum(kafka.written_ends({topic: 2})[topic].values()) > 100, 30)
+        before = kafka.written_ends({topic: 2})[topic]
+        found = [int(message.value() or b"-1") for message in kafka.read_to_end(topic, partitions=2)]
+    finally:
+        ended.set()
+        thread.join()
+        kafka.delete(topic)
+    assert len(found) >= sum(before.values())
+    for parity in (0, 1):
+        mine = [number for number in found if number % 2 == parity]
+        assert mine == list(range(parity, parity + 2 * len(mine), 2))

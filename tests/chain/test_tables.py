@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -179,6 +180,9 @@ def test_a_table_that_changes_under_load_ends_right(
     if not job.running:  # it met a row that no longer fitted
         assert "driftless apply" in job.output()
     running(pipeline)
+    for follower in ("item-search", "item-cache"):
+        newest = partial(pipeline.follower, follower)
+        until("readers to see the new one", lambda newest=newest: newest()["generations"][-1]["live"], 120)  # type: ignore[misc]
     pipeline.assert_in_step("item-search", "item-cache")
     assert pipeline.status()["source"]["changed"] == {}
     assert pipeline.here("plan").code == 0

@@ -19,6 +19,7 @@ from stack.server import Site
 from stack.stack import KINDS
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+_SECTION = re.compile(r"^### (\S+)\n(.*?)(?=^### |\Z)", re.MULTILINE | re.DOTALL)
 _BEGIN, _END = "<!-- begin: python -m bench --write -->\n", "<!-- end -->\n"
 
 
@@ -36,13 +37,18 @@ def machine(load: float) -> str:
 
 
 def write(described: str, scale: Scale, claims: Mapping[str, Sequence[Figure]], *, page: Path = PAGE) -> None:
-    """Put the figures between the page's marks. Raises ValueError for a page without them."""
+    """Put the figures of claims between the page's marks, in place of their last ones; other claims keep theirs.
+
+    Raises ValueError for a page without the marks.
+    """
     text = page.read_text(encoding="utf-8")
     begin, end = text.find(_BEGIN), text.find(_END)
     if not 0 <= begin < end:
         raise ValueError(f"{page} has no place for the figures: {_BEGIN.strip()}, {_END.strip()}")
-    parts = [f"{described} `--rows {scale.rows} --pairs {scale.pairs}`.\n"]
-    parts += [f"\n### {name}\n\n{markdown(figures)}" for name, figures in claims.items()]
+    sections = dict(_SECTION.findall(text[begin:end]))
+    for name, figures in claims.items():
+        sections[name] = f"{described} `--rows {scale.rows} --pairs {scale.pairs}`.\n\n{markdown(figures)}"
+    parts = (f"### {name}\n\n{section.strip()}\n\n" for name, section in sections.items())
     page.write_text(text[:begin] + _BEGIN + "".join(parts) + text[end:], encoding="utf-8")
 
 

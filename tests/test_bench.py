@@ -52,12 +52,16 @@ def test_a_percentile_is_a_value_that_was_measured() -> None:
 
 def test_figures_replace_the_last_ones_and_what_is_written_by_hand_stays(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
-    page.write_text(f"# By hand\n{record._BEGIN}old\n{record._END}After.\n")
-    figure = Figure("a thing", 1234.0, "changes/s", 2468.0, 0.5, "at least 0.5")
-    for _ in range(2):
-        record.write("A machine.", Scale(), {"apply": [figure]}, page=page)
-    row = "| a thing | 1,234 changes/s | 2,468 changes/s | 0.50 | at least 0.5 |\n"
-    text = page.read_text()
-    assert text.startswith(f"# By hand\n{record._BEGIN}A machine. `--rows 500000 --pairs 2`.\n\n### apply\n\n| what |")
-    assert text.endswith(f"{row}{record._END}After.\n")
-    assert text.count("a thing") == 1
+    page.write_text(f"# By hand\n{record._BEGIN}old\n{record._END}### apply\nAfter.\n")
+    figure, other = (Figure(f"a {thing}", 1234.0, "changes/s", 2468.0, 0.5, "at least 0.5") for thing in "xy")
+    record.write("A machine.", Scale(), {"apply": [other]}, page=page)
+    record.write("Another.", Scale(rows=7), {"growth": [other]}, page=page)
+    record.write("A third.", Scale(), {"apply": [figure]}, page=page)
+    heading = "| what | ours | reference | ratio | aim |\n| --- | --: | --: | --: | --- |\n"
+    row = "| a {} | 1,234 changes/s | 2,468 changes/s | 0.50 | at least 0.5 |\n"
+    assert page.read_text() == (
+        f"# By hand\n{record._BEGIN}"
+        f"### apply\n\nA third. `--rows 500000 --pairs 2`.\n\n{heading}{row.format('x')}\n"
+        f"### growth\n\nAnother. `--rows 7 --pairs 2`.\n\n{heading}{row.format('y')}\n"
+        f"{record._END}### apply\nAfter.\n"
+    )

@@ -275,6 +275,7 @@ class Follow:
                 self._sink.promote(self.job.generation)
                 progress.live = True
             progress.state = self._state()
+            self._save_at = self._count_at = 0.0  # whoever sees that it is live wants to know of how many documents
         progress.changed.set()
 
     def _check_built(self) -> None:

@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 import psutil
 import psycopg
 import redis
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from stack import Endpoints, stack_home
+from tests import topic
 from tests.compare import Difference, OpenSearch, Redis, Store, View, compare
 
 COMMAND = Path(sys.executable).with_name("driftless")
@@ -332,28 +332,7 @@ class Pipeline:
 
     def records(self, table: str) -> list[tuple[bytes | None, bytes | None]]:
         """Keys and values of every record of a table's topic, as the bytes that are there."""
-        topic, found = f"{self.name}.{table}", []
-        settings = {"bootstrap.servers": self.endpoints.kafka, "group.id": "test", "enable.partition.eof": True}
-        consumer = Consumer({**settings, "isolation.level": "read_uncommitted", "enable.auto.commit": False})
-        partitions = consumer.list_topics(topic, timeout=15).topics[topic].partitions
-        # To the end as it is now: of one that is written all the time the client never tells.
-        ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=15)[1] for p in partitions}
-        left = {p for p, end in ends.items() if end}
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in left])
-        while left:
-            message = consumer.poll(15)
-            assert message is not None, f"{topic} could not be read to its end within 15 s"
-            error, partition, offset = message.error(), message.partition(), message.offset()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                continue
-            assert partition is not None
-            assert offset is not None
-            if error is None and offset < ends[partition]:
-                found.append((message.key(), message.value()))
-            if error is not None or offset + 1 >= ends[partition]:
-                left.discard(partition)
-        consumer.close()
-        return found
+        return topic.records(self.endpoints.kafka, f"{self.name}.{table}")
 
     # -- the end ------------------------------------------------------------------------------------------------
 

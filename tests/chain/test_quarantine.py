@@ -67,6 +67,7 @@ def test_refused_documents_are_held_and_all_others_are_there(pipeline: Pipeline)
     entry = held(pipeline)["1"]
     assert (entry["follower"], entry["generation"], entry["epoch"]) == (SEARCH, 1, 1)
     assert f"Limit of total fields [{LIMIT}] has been exceeded" in entry["reason"]
+    until("them to be counted", lambda: pipeline.follower(SEARCH)["documents"], 20)
     follower = pipeline.follower(SEARCH)
     assert (follower["state"], follower["quarantined"], follower["documents"]) == ("live", 4, ROWS - 4)
     pipeline.assert_in_step("doc-cache")

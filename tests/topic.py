@@ -1,0 +1,31 @@
+"""What a topic holds, read with the plain client."""
+
+from __future__ import annotations
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+
+def records(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+    """Keys and values of every record, as the bytes that are there, to the end as it is now."""
+    found = []
+    settings = {"bootstrap.servers": bootstrap, "group.id": "test", "enable.partition.eof": True}
+    consumer = Consumer({**settings, "isolation.level": "read_uncommitted", "enable.auto.commit": False})
+    partitions = consumer.list_topics(topic, timeout=15).topics[topic].partitions
+    # Of a topic that is written all the time the client never tells the end.
+    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=15)[1] for p in partitions}
+    left = {p for p, end in ends.items() if end}
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in left])
+    while left:
+        message = consumer.poll(15)
+        assert message is not None, f"{topic} could not be read to its end within 15 s"
+        error, partition, offset = message.error(), message.partition(), message.offset()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            continue
+        assert partition is not None
+        assert offset is not None
+        if error is None and offset < ends[partition]:
+            found.append((message.key(), message.value()))
+        if error is not None or offset + 1 >= ends[partition]:
+            left.discard(partition)
+    consumer.close()
+    return found

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 
 import psycopg
 from psycopg import sql
@@ -111,9 +112,9 @@ class Size:
     products: int = 100_000
     orders: int = 200_000
 
-    @property
+    @cached_property
     def order_lines(self) -> int:
-        """One order has one line, the next two, the next three, and so on from the beginning."""
+        """Of all orders together."""
         return sum(map(lines_of, range(1, self.orders + 1)))
 
     @property
@@ -128,7 +129,7 @@ class Size:
 
 
 def lines_of(order: int) -> int:
-    """How many lines an order has."""
+    """How many lines an order has: one to three by turns."""
     return 1 + order % 3
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from connectors.postgres import quoted, quoted_column
 from driftless import names, quarantine
 from driftless.config import Config, milliseconds
 from driftless.marker import marker_sql
-from driftless.table import Column, Table, split_name
+from driftless.table import Column, Table, quoted, quoted_column, split_name
 from driftless.topics import COMMON, MAX_MESSAGE_BYTES, log_settings
 from driftless.types import refusal
 

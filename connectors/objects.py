@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from connectors.postgres import Postgres, quoted
+from connectors.postgres import Postgres
 from driftless import names
 from driftless.config import Config
+from driftless.table import quoted
 
 FUNCTION = f"{names.SCHEMA}.truncated()"
 _FUNCTION_SQL = (

@@ -8,7 +8,7 @@ from connectors.capture import plan_capture, plan_removal
 from connectors.connector import connector_settings, topic_plan
 from connectors.objects import missing_objects
 from connectors.places import Action, Places, bind
-from connectors.postgres import captured_tables, quoted
+from connectors.postgres import captured_tables
 from connectors.rights import missing_rights
 from connectors.views import plan_builds, plan_views_removal
 from driftless import names
@@ -16,7 +16,7 @@ from driftless.config import Config
 from driftless.control import SETTINGS, State
 from driftless.errors import SourceError
 from driftless.generation import Generation, begin_facts, define, newest, next_number
-from driftless.table import Table
+from driftless.table import Table, quoted
 from driftless.views.build import Build
 
 START_SECONDS = 120.0

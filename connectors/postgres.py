@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import psycopg
-from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from connectors import queries
@@ -17,7 +16,7 @@ from driftless.config import Config
 from driftless.errors import ConfigError, SourceError, SourceUnavailable
 from driftless.lsn import parse_lsn
 from driftless.marker import marker_sql
-from driftless.table import Column, Table, join_name, split_name
+from driftless.table import Column, Table, join_name, quoted, quoted_column, split_name
 from driftless.views.sql import SETTINGS
 
 
@@ -304,15 +303,6 @@ class Postgres:
             "timeline": server.timeline,
             "database": server.database,
         }
-
-
-def quoted(full_name: str) -> str:
-    """`public.Order lines` -> `"public"."Order lines"`."""
-    return sql.Identifier(*split_name(full_name)).as_string()
-
-
-def quoted_column(name: str) -> str:
-    return sql.Identifier(name).as_string()
 
 
 def captured_tables(source: Postgres, config: Config) -> dict[str, Table | None]:

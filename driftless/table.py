@@ -13,7 +13,7 @@ _NAME = re.compile(f"(?:({_PART})[.])?({_PART})")
 
 def join_name(schema: str, table: str) -> str:
     """`schema.table`, the one spelling of a table's name: a part that holds `.` or `"` is quoted as in SQL."""
-    return ".".join('"' + part.replace('"', '""') + '"' if set(part) & set('."') else part for part in (schema, table))
+    return ".".join(quoted_column(part) if set(part) & set('."') else part for part in (schema, table))
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -26,6 +26,16 @@ def split_name(name: str) -> tuple[str, str]:
         raise ValueError('write schema.table, and a part that holds `.` or `"` as in SQL: public."a.b", public."a""b"')
     schema, table = (part and _unquoted(part) for part in found.groups())
     return schema or "public", table
+
+
+def quoted_column(name: str) -> str:
+    """An identifier as SQL has it, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted(full_name: str) -> str:
+    """`public.Order lines` -> `"public"."Order lines"`."""
+    return ".".join(map(quoted_column, split_name(full_name)))
 
 
 def _unquoted(part: str) -> str:

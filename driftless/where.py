@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from driftless.literals import ORDERED, Kind, Literal, Pattern, Value, compared, kind_of
-from driftless.table import Column, Table
+from driftless.table import Column, Table, quoted_column
 from driftless.types import refusal
 from driftless.yamlfile import did_you_mean
 
@@ -283,7 +283,7 @@ class _Postgres:
     """Every literal is given its type, so that nothing rests on what Postgres would guess; text goes by its bytes."""
 
     def column(self, column: Column) -> str:
-        return '"' + column.name.replace('"', '""') + '"'
+        return quoted_column(column.name)
 
     def operand(self, column: Column, kind: Kind) -> str:
         name = self.column(column)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from driftless.table import Column
-from driftless.views.sql import Compiled, quoted, quoted_table
+from driftless.table import Column, quoted, quoted_column
+from driftless.views.sql import Compiled
 from driftless.views.tree import Join, Node, View
 from driftless.where import POSTGRES, parse
 
@@ -28,7 +28,7 @@ def select_one(view: View, *, roots: int | None = 1, cut: int | None = CUT) -> s
     """
     table = view.tables[view.root.table]
     compiled = _OfOne(view, None if cut is None else cut + 1)
-    rows = f"SELECT {compiled.columns(view.root, 'r')} FROM {quoted_table(view.root.table)} r"
+    rows = f"SELECT {compiled.columns(view.root, 'r')} FROM {quoted(view.root.table)} r"
     if view.where is not None:
         rows += f" WHERE {parse(view.where).sql(table, POSTGRES)}"
     source, document = compiled.rows(view.root, f"({rows}{_limit(roots)}) r", "r")
@@ -42,12 +42,12 @@ class _OfOne(Compiled):
 
     def columns(self, node: Node, alias: str) -> str:
         """Those that the view reads: the role may lack the right to read others."""
-        return ", ".join(f"{alias}.{quoted(column.name)}" for column in self.view.tables[node.table].columns)
+        return ", ".join(f"{alias}.{quoted_column(column.name)}" for column in self.view.tables[node.table].columns)
 
     def joined(self, node: Node, parent: Node, above: str, number: int) -> str:
         """Rows are cut before anything is looked up for them. They are few, so each looks for its own."""
         alias = f"t{number}"
-        source, holder, first = self.linked(node, parent, f"{quoted_table(node.table)} {alias}", number)
+        source, holder, first = self.linked(node, parent, f"{quoted(node.table)} {alias}", number)
         rows = f"SELECT {self.columns(node, alias)} FROM {source} WHERE {self.matched(first, above, holder)}"
         sort = f" ORDER BY {self.ordered(node, alias)}" if node.order else ""
         rows += " LIMIT 1" if node.kind == "one" else f"{sort}{_limit(self._most)}"
@@ -64,7 +64,7 @@ class _OfOne(Compiled):
         for a, b in zip(join.left_columns, join.right_columns, strict=True):
             if self.view.column(join.right, b).type in ("text", "varchar"):
                 # What comes out of a json has no collation of its own that could contradict the column's.
-                conditions.append(f"{right}.{quoted(b)} = (to_jsonb({left}.{quoted(a)}) #>> '{{}}')")
+                conditions.append(f"{right}.{quoted_column(b)} = (to_jsonb({left}.{quoted_column(a)}) #>> '{{}}')")
         return " AND ".join(conditions)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from driftless.table import Column, split_name
+from driftless.table import Column, quoted, quoted_column
 from driftless.types import rule_of, sql_of
 from driftless.views.compare import order
 from driftless.views.tree import Join, Node, Sort, View
@@ -30,9 +30,9 @@ def select(view: View) -> str:
     """`key` (the text of the root's key), `document` (jsonb); every row of the root that `where` admits."""
     compiled = Compiled(view)
     table = view.root.table
-    rows = f"{quoted_table(table)} r"
+    rows = f"{quoted(table)} r"
     if view.where is not None:
-        rows = f"(SELECT * FROM {quoted_table(table)} WHERE {parse(view.where).sql(view.tables[table], POSTGRES)}) r"
+        rows = f"(SELECT * FROM {quoted(table)} WHERE {parse(view.where).sql(view.tables[table], POSTGRES)}) r"
     rows, document = compiled.rows(view.root, rows, "r")
     return f"SELECT {compiled.key('r')} AS key, {document} AS document FROM {rows}"
 
@@ -46,7 +46,9 @@ class Compiled:
 
     def key(self, alias: str) -> str:
         table = self.view.tables[self.view.root.table]
-        values = [sql_of(column, f"{alias}.{quoted(column.name)}") for column in map(self._root_column, table.key)]
+        values = [
+            sql_of(column, f"{alias}.{quoted_column(column.name)}") for column in map(self._root_column, table.key)
+        ]
         if len(values) == 1:
             # As jobs/decode.py has it, where the word NaN of a number keeps its quotes.
             rule = rule_of(self._root_column(table.key[0]))
@@ -60,7 +62,7 @@ class Compiled:
     def rows(self, node: Node, source: str, alias: str) -> tuple[str, str]:
         """What to select from so that there is one row for each row of the node's table, and its document."""
         members = [
-            (name, sql_of(self.view.column(node.table, column), f"{alias}.{quoted(column)}"))
+            (name, sql_of(self.view.column(node.table, column), f"{alias}.{quoted_column(column)}"))
             for name, column in node.fields.items()
         ]
         for below in node.relations:
@@ -72,7 +74,7 @@ class Compiled:
     def joined(self, node: Node, parent: Node, above: str, number: int) -> str:
         """The join that gives a relation's part of the document as `d` of `d<number>`. `above`: the row above it."""
         alias, inner = f"t{number}", f"d{number}"
-        source, document = self.rows(node, f"{quoted_table(node.table)} {alias}", alias)
+        source, document = self.rows(node, f"{quoted(node.table)} {alias}", alias)
         source, holder, first = self.linked(node, parent, source, number)
         keys = list(self.operands(first, holder, left=False))
         named = ", ".join(f"{key} AS k{i}" for i, key in enumerate(keys))
@@ -92,7 +94,7 @@ class Compiled:
         if node.link is None:
             return source, f"t{number}", first
         on = self.matched(second[0], f"l{number}", f"t{number}")
-        return f"{source} JOIN {quoted_table(node.link.table)} l{number} ON {on}", f"l{number}", first
+        return f"{source} JOIN {quoted(node.link.table)} l{number} ON {on}", f"l{number}", first
 
     def matched(self, join: Join, left: str, right: str) -> str:
         """The condition that rows of two tables belong together."""
@@ -107,11 +109,11 @@ class Compiled:
         names = join.left_columns if left else join.right_columns
         table = join.left if left else join.right
         for name in names:
-            yield f"{alias}.{quoted(name)}{_collation(self.view.column(table, name))}"
+            yield f"{alias}.{quoted_column(name)}{_collation(self.view.column(table, name))}"
 
     def _sorted(self, node: Node, sort: Sort, alias: str) -> str:
         column = self.view.column(node.table, sort.column)
-        value = f"{alias}.{quoted(sort.column)}"
+        value = f"{alias}.{quoted_column(sort.column)}"
         if order(column) is None:
             value = f"({sql_of(column, value)} #>> '{{}}') COLLATE \"C\""
         return f"{value}{_collation(column)}{' DESC' if sort.descending else ''}"
@@ -126,11 +128,3 @@ def _object(members: list[tuple[str, str]]) -> str:
 def _collation(column: Column) -> str:
     """Text is compared by its bytes, as in the log, whatever the column's own collation says."""
     return ' COLLATE "C"' if column.type in ("text", "varchar", "bpchar") and not column.array else ""
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quoted_table(full_name: str) -> str:
-    return ".".join(map(quoted, split_name(full_name)))

@@ -16,7 +16,7 @@ $(STAMP): requirements.lock pyproject.toml jobs/archive.py
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@echo "preparing Spark, so that it starts sooner (half a minute, once)"
-	@$(PY) -m jobs.archive "$$($(PY) -m stack spark 2>/dev/null)" 2>&1 | grep -v -e cds -e WARN || true
+	@$(PY) -m jobs.archive "$$($(PY) -m stack spark)" 2>&1 | grep -v -e cds -e WARN || true
 	@touch $(STAMP)
 
 demo: $(STAMP) ## Start a real stack, make a shop, follow it live, and compare every document at the end

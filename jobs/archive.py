@@ -33,6 +33,8 @@ def make(jars: Sequence[Path], path: Path = ARCHIVE) -> None:
 
     `jars`: of Spark's Kafka source, in the order in which `session` will be given them.
     """
+    if not jars:
+        raise ValueError("Spark's Kafka source is missing")
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_suffix(".new")
     fresh.unlink(missing_ok=True)
@@ -71,6 +73,6 @@ def _read_small_slices(spark: SparkSession) -> None:
 
 if __name__ == "__main__":
     try:
-        make([Path(jar) for jar in sys.argv[1].split(",")])
+        make([Path(jar) for jar in sys.argv[1].split(",") if jar])
     except Exception as exc:  # noqa: BLE001 - nothing needs it, so nothing about it may stop an installation
         print(f"Spark will start more slowly: its archive could not be made: {exc}", file=sys.stderr)

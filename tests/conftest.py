@@ -79,6 +79,16 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The DSN of a server for tests that need no other."""
+    stack = Stack(f"test-{os.getpid()}-postgres", servers=("postgres",))
+    try:
+        yield stack.up().postgres
+    finally:
+        stack.destroy()
+
+
+@pytest.fixture(scope="session")
 def endpoints(stack: Stack) -> Endpoints:
     """Where the session's servers listen."""
     found = stack.endpoints()

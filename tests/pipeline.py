@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from stack import Endpoints, stack_home
 from tests import topic
-from tests.compare import Difference, OpenSearch, Redis, Store, View, compare
+from tests.compare import Difference, OpenSearch, Redis, Store, View, compare, parse
 
 COMMAND = Path(sys.executable).with_name("driftless")
 _SHOWN = 3000
@@ -333,6 +333,11 @@ class Pipeline:
     def records(self, table: str) -> list[tuple[bytes | None, bytes | None]]:
         """Keys and values of every record of a table's topic, as the bytes that are there."""
         return topic.records(self.endpoints.kafka, f"{self.name}.{table}")
+
+    def published(self, view: str, build: int = 1) -> list[tuple[str, Any]]:
+        """Every record of a view's topic, compacted or not: key and document, None for one that is gone."""
+        found = self.records(f"view.{view}.{build}")
+        return [((key or b"").decode(), None if value is None else parse(value)) for key, value in found]
 
     # -- the end ------------------------------------------------------------------------------------------------
 

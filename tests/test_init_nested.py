@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,6 @@ from driftless.cli.syncfile import write_sync
 from driftless.config import Config
 from driftless.views.resolve import Source
 from driftless.views.sql import select
-from stack import Stack
 from tests import nasty
 from tests.conftest import fresh_database
 from tests.proposals import loaded, trees, uncommented
@@ -205,19 +203,9 @@ employees_nested:
 """
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    """Postgres alone is enough here."""
-    stack = Stack(f"test-{os.getpid()}-nested", servers=("postgres",))
-    try:
-        yield stack.up().postgres
-    finally:
-        stack.destroy()
-
-
 @pytest.fixture
-def database(server: str) -> Iterator[str]:
-    with fresh_database(server) as dsn:
+def database(postgres: str) -> Iterator[str]:
+    with fresh_database(postgres) as dsn:
         yield dsn
 
 

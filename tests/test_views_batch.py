@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from driftless.version import make_version
 from jobs.views.batch import rows_of, select
 from jobs.views.sqlite import SqliteRows
-from stack import Stack
 from tests.compare import parse, same
 from tests.conftest import fresh_database
 from tests.test_views_property import resolved
@@ -40,23 +39,17 @@ _WORDS = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_
 
 
 @pytest.fixture(scope="module")
-def values() -> Iterator[dict[str, list[tuple[str, Any]]]]:
+def values(postgres: str) -> dict[str, list[tuple[str, Any]]]:
     """Type -> its values: the JSON text that Postgres gives, and what Debezium writes."""
-    stack = Stack(f"test-{os.getpid()}-batch", servers=("postgres",))
     found: dict[str, list[tuple[str, Any]]] = {}
-    try:
-        with fresh_database(stack.up().postgres) as dsn, psycopg.connect(dsn) as connection:
-            connection.execute("set timezone = 'UTC'")
-            for type_, texts in VALUES.items():
-                raw = _RAW.get(type_, "to_jsonb({0})").format("v")
-                query = (
-                    f"select to_jsonb(v)::text, {raw} from unnest(%s::{type_}[]) with ordinality as u(v, n) order by n"
-                )
-                rows = connection.execute(query.encode(), (texts,)).fetchall()
-                found[type_] = [(text, _as_debezium(type_, text, written)) for text, written in rows]
-        yield found
-    finally:
-        stack.destroy()
+    with fresh_database(postgres) as dsn, psycopg.connect(dsn) as connection:
+        connection.execute("set timezone = 'UTC'")
+        for type_, texts in VALUES.items():
+            raw = _RAW.get(type_, "to_jsonb({0})").format("v")
+            query = f"select to_jsonb(v)::text, {raw} from unnest(%s::{type_}[]) with ordinality as u(v, n) order by n"
+            rows = connection.execute(query.encode(), (texts,)).fetchall()
+            found[type_] = [(text, _as_debezium(type_, text, written)) for text, written in rows]
+    return found
 
 
 def _as_debezium(type_: str, text: str, written: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from driftless.views.resolve import Source, resolve
 from driftless.views.sql import select
 from driftless.views.tree import View
 from jobs.views.sqlite import SqliteRows
-from stack import Stack
 from tests.compare import parse, same
 from tests.conftest import fresh_database
 from tests.test_config import GOOD, load_text
@@ -40,20 +38,16 @@ TABLES = [
 
 
 @pytest.fixture(scope="module")
-def shop() -> Iterator[tuple[psycopg.Connection, Postgres]]:
-    """The page's tables, on a server of this module's own."""
-    stack = Stack(f"test-{os.getpid()}-examples", servers=("postgres",))
-    try:
-        with (
-            fresh_database(stack.up().postgres) as dsn,
-            psycopg.connect(dsn, autocommit=True) as connection,
-            Postgres(dsn) as source,
-        ):
-            connection.execute("set timezone = 'UTC'")
-            connection.execute(next(block.text for block in blocks(PAGE) if block.kind == "sql").encode())
-            yield connection, source
-    finally:
-        stack.destroy()
+def shop(postgres: str) -> Iterator[tuple[psycopg.Connection, Postgres]]:
+    """The page's tables."""
+    with (
+        fresh_database(postgres) as dsn,
+        psycopg.connect(dsn, autocommit=True) as connection,
+        Postgres(dsn) as source,
+    ):
+        connection.execute("set timezone = 'UTC'")
+        connection.execute(next(block.text for block in blocks(PAGE) if block.kind == "sql").encode())
+        yield connection, source
 
 
 @pytest.mark.parametrize("place", range(len(EXAMPLES)), ids=lambda place: f"line {EXAMPLES[place][0].line}")

@@ -27,7 +27,6 @@ from driftless.views.shard import shard_of, split_tables
 from driftless.views.sql import select
 from driftless.views.tree import View
 from jobs.views.sqlite import SqliteRows
-from stack import Stack
 from tests.compare import parse, same
 from tests.conftest import fresh_database
 from tests.views_cases import Case, Maker
@@ -42,19 +41,15 @@ SEEDS = [int(GIVEN)] if GIVEN else random.sample(range(10**6), CASES)
 
 
 @pytest.fixture(scope="module")
-def database() -> Iterator[tuple[str, psycopg.Connection]]:
-    """On a server of this module's own, with a slot that decodes it."""
-    stack = Stack(f"test-{os.getpid()}-views", servers=("postgres",))
-    try:
-        with fresh_database(stack.up().postgres) as dsn, psycopg.connect(dsn, autocommit=True) as connection:
-            name = connection.info.dbname
-            connection.execute(f"alter database {name} set timezone = 'UTC'".encode())
-            connection.execute("set timezone = 'UTC'")
-            connection.execute("select pg_create_logical_replication_slot(%s, 'test_decoding')", (SLOT,))
-            yield dsn, connection
-            connection.execute("select pg_drop_replication_slot(%s)", (SLOT,))
-    finally:
-        stack.destroy()
+def database(postgres: str) -> Iterator[tuple[str, psycopg.Connection]]:
+    """With a slot that decodes it."""
+    with fresh_database(postgres) as dsn, psycopg.connect(dsn, autocommit=True) as connection:
+        name = connection.info.dbname
+        connection.execute(f"alter database {name} set timezone = 'UTC'".encode())
+        connection.execute("set timezone = 'UTC'")
+        connection.execute("select pg_create_logical_replication_slot(%s, 'test_decoding')", (SLOT,))
+        yield dsn, connection
+        connection.execute("select pg_drop_replication_slot(%s)", (SLOT,))
 
 
 def resolved(case: Case) -> View:

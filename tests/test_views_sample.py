@@ -24,7 +24,6 @@ from driftless.cli import base, setup
 from driftless.config import Config
 from driftless.views.resolve import resolve
 from driftless.views.sample import bare, lacking, select_one, shape
-from stack import Stack
 from tests.conftest import fresh_database
 from tests.test_config import load_text
 
@@ -98,18 +97,9 @@ CUSTOMER = {
 }
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    stack = Stack(f"test-{os.getpid()}-sample", servers=("postgres",))
-    try:
-        yield stack.up().postgres
-    finally:
-        stack.destroy()
-
-
 @pytest.fixture
-def shop(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    with fresh_database(server) as dsn, psycopg.connect(dsn, autocommit=True) as owner, Postgres(dsn) as source:
+def shop(postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    with fresh_database(postgres) as dsn, psycopg.connect(dsn, autocommit=True) as owner, Postgres(dsn) as source:
         owner.execute(TABLES)
         owner.execute(ROWS)
         monkeypatch.setenv("SHOP_DSN", dsn)

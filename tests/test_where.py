@@ -16,7 +16,6 @@ from driftless.table import Column, Table
 from driftless.where import POSTGRES, Truth, WhereRefused, parse
 from jobs.decode import writes_sql
 from jobs.where import log_filter
-from stack import Stack
 from tests.conftest import fresh_database
 from tests.where_cases import COLUMNS, TABLE, Conditions, log
 from tests.where_rows import Rows, make
@@ -29,17 +28,13 @@ LOG = first_epoch("shop.public.rows", "id", 1)
 
 
 @pytest.fixture(scope="module")
-def source() -> Iterator[psycopg.Connection]:
-    """A database on a server of this module's own."""
-    stack = Stack(f"test-{os.getpid()}-where", servers=("postgres",))
-    try:
-        with (
-            fresh_database(stack.up().postgres) as dsn,
-            psycopg.connect(dsn, autocommit=True, options="-c timezone=America/New_York") as connection,
-        ):
-            yield connection
-    finally:
-        stack.destroy()
+def source(postgres: str) -> Iterator[psycopg.Connection]:
+    """A database in another time zone than documents."""
+    with (
+        fresh_database(postgres) as dsn,
+        psycopg.connect(dsn, autocommit=True, options="-c timezone=America/New_York") as connection,
+    ):
+        yield connection
 
 
 @pytest.fixture(scope="module")

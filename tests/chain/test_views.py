@@ -15,7 +15,7 @@ import pytest
 
 from stack import stack_home
 from tests.chain.conftest import MakePipeline
-from tests.compare import View, parse
+from tests.compare import View
 from tests.pipeline import Job, Pipeline, until
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
@@ -133,15 +133,9 @@ class Writers:
             thread.join()
 
 
-def published(pipeline: Pipeline, build: int = 1) -> list[tuple[str, Any]]:
-    """Every record of the view's topic, compacted or not: key and document, None for one that is gone."""
-    found = pipeline.records(f"view.order.{build}")
-    return [((key or b"").decode(), None if value is None else parse(value)) for key, value in found]
-
-
 def written(pipeline: Pipeline, build: int = 1) -> Counter[str]:
     """How often each document has been written."""
-    return Counter(key for key, _ in published(pipeline, build))
+    return Counter(key for key, _ in pipeline.published("order", build))
 
 
 def half_shown(records: list[tuple[str, Any]], before: Counter[str]) -> list[Any]:
@@ -218,7 +212,7 @@ def test_a_transaction_writes_a_document_once(pipeline: Pipeline, source: psycop
             source.execute("update orders set total = total + 2 where id = 3000")
     pipeline.wait()
     assert written(pipeline) - before == Counter(["3000"])
-    (document,) = [document for key, document in published(pipeline) if key == "3000"]
+    (document,) = [document for key, document in pipeline.published("order") if key == "3000"]
     assert (document["total"], len(document["lines"])) == (10, 5)
 
 
@@ -236,7 +230,7 @@ def test_no_document_ever_shows_half_a_transaction(pipeline: Pipeline, job: Job,
     finally:
         writers.end()
     pipeline.assert_in_step()
-    assert half_shown(published(pipeline), before) == []
+    assert half_shown(pipeline.published("order"), before) == []
 
 
 @pytest.mark.parametrize("how", ["lost", pytest.param("damaged", marks=pytest.mark.soak)])

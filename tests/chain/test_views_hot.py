@@ -14,7 +14,7 @@ import pytest
 
 from stack import stack_home
 from tests.chain.conftest import MakePipeline
-from tests.compare import View, parse
+from tests.compare import View
 from tests.pipeline import Pipeline, until
 
 pytestmark = [pytest.mark.soak, pytest.mark.server, pytest.mark.timeout(900)]
@@ -24,12 +24,6 @@ DOCUMENTS = 5_000
 PLACES, APART = 100_000, 100
 """Places of the first region, which is in all of their documents; and of the second."""
 BRANCHES, TELLERS, ACCOUNTS, WRITERS = 4, 10, 50, 4
-
-
-def documents(pipeline: Pipeline, view: str) -> list[tuple[str, Any]]:
-    """Every record of a view's only partition, in order: key and document."""
-    found = pipeline.records(f"view.{view}.1")
-    return [((key or b"").decode(), None if value is None else parse(value)) for key, value in found]
 
 
 @pytest.fixture
@@ -57,7 +51,7 @@ def places(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
 def test_a_row_in_many_documents_holds_up_no_other_and_is_not_begun_again(
     places: Pipeline, source: psycopg.Connection
 ) -> None:
-    already = len(documents(places, "place"))
+    already = len(places.published("place"))
     cache = places.stores["place-cache"]
     source.execute("update regions set name = 'second' where id = 1")
     for number in range(1, 4):
@@ -67,7 +61,7 @@ def test_a_row_in_many_documents_holds_up_no_other_and_is_not_begun_again(
         source.execute("update regions set name = 'third' where id = 1 and name = 'second'")
     places.assert_in_step()
 
-    versions = documents(places, "place")[already:]
+    versions = places.published("place")[already:]
     names = [(key, document["region"]["name"]) for key, document in versions if document["region"]["name"] != "apart"]
     second = {key for key, name in names if name == "second"}
     third = [key for key, name in names if name == "third"]
@@ -190,7 +184,7 @@ def test_every_version_of_a_document_keeps_the_sums_of_tpc_b(bank: Pipeline) -> 
     finally:
         writers.end()
     bank.assert_in_step()
-    versions = [document for _, document in documents(bank, "branch")]
+    versions = [document for _, document in bank.published("branch")]
     assert len(versions) > 450
     assert [document for document in versions if uneven(document)] == []
     assert uneven({**versions[-1], "balance": versions[-1]["balance"] + 1})

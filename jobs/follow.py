@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -76,7 +77,9 @@ class Follow:
         self.hold = threading.Event()
         """While it is set, nothing is read or written: the follower is paused."""
         self.silent = threading.Event()
-        """While it is set, no further position is claimed: readers are being switched to another generation."""
+        """While it is set, no further position is claimed: what readers see may not be all of this generation."""
+        self.beside: Progress | None = None
+        """The generation that readers are being switched to: no position is claimed that it has not claimed."""
         self.again: Again | None = None
         self._kafka = kafka
         self._spark = spark
@@ -263,7 +266,10 @@ class Follow:
 
     def _claim(self) -> None:
         """Raise the applied position to the newest frontier that has been passed."""
-        marker = None if self.silent.is_set() else self._pending.reached(self.progress.positions)
+        if self.silent.is_set():
+            return
+        most = inf if self.beside is None else self.beside.marker.lsn if self.beside.marker else 0
+        marker = self._pending.reached(self.progress.positions, most)
         if marker is None:
             return
         progress = self.progress

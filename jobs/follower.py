@@ -215,14 +215,15 @@ class Follower(Leased[_Running]):
     def promote(self, number: int) -> None:
         """Switch readers over, beside the following. Repeated from the start by the next runner if it is killed.
 
-        What readers see now claims no further position meanwhile, and the switch begins when the other has come as far:
-        who has waited for a position never reads an older state afterwards.
+        What readers see now claims no position meanwhile that the other has not claimed, and the switch begins when
+        that one has come as far: who has waited for a position never reads an older state afterwards.
         """
         r = self._running[number]
         others = [other for n, other in self._running.items() if n != number]
-        r.worker.silent.clear()
         for other in others:
-            other.worker.silent.set()
+            other.worker.beside = r.progress
+        for each in self._running.values():
+            each.worker.silent.clear()
 
         def work() -> None:
             sink = r.worker.job.spec.open()
@@ -251,8 +252,9 @@ class Follower(Leased[_Running]):
                 r.progress.held_back = str(exc)
             finally:
                 sink.close()
-                for other in others:
-                    other.worker.silent.clear()
+                for each in list(self._running.values()):  # also one that was begun meanwhile
+                    each.worker.beside = None
+                    each.worker.silent.clear()
                 r.progress.promoting = False
                 r.progress.changed.set()
 

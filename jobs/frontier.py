@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -50,13 +51,18 @@ class Pending:
                 self._waiting = deque(list(self._waiting)[1::2])
             self._waiting.append(frontier)
 
-    def reached(self, positions: Offsets) -> Marker | None:
-        """The newest marker whose ends these positions have passed; None where no further one is."""
+    def reached(self, positions: Offsets, most: float = inf) -> Marker | None:
+        """The newest marker whose ends these positions have passed, none beyond the LSN `most`; None where no further
+        one is.
+        """
         marker = None
         with self._lock:
-            while self._waiting and all(positions[p] >= end for p, end in self._waiting[0].ends[self.topic].items()):
+            while self._waiting and self._waiting[0].marker.lsn <= most and self._passed(positions):
                 marker = self._waiting.popleft().marker
         return marker
+
+    def _passed(self, positions: Offsets) -> bool:
+        return all(positions[p] >= end for p, end in self._waiting[0].ends[self.topic].items())
 
 
 class FrontierReader(threading.Thread):

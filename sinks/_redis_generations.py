@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from driftless.errors import SinkMisconfigured, SinkUnavailable
@@ -12,9 +13,30 @@ from sinks._redis_room import require_room
 from sinks._redis_wire import Refused, Script, Server
 from sinks._retry import attempts
 
-_STATE, _SWITCH, _REMOVE, _COUNT = map(Script, ("state.lua", "switch.lua", "remove.lua", "count.lua"))
-# Names in one call: a few milliseconds of the server's time.
-_PAGE = 250
+_STATE, _REMOVE, _COUNT = map(Script, ("state.lua", "remove.lua", "count.lua"))
+_SWITCH = Script("move.lua", "switch.lua")
+# Names in one call: some three milliseconds of the server's time.
+_PAGE = 100
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Which generation is under the readers' names, and which one is coming there, while a switch goes on."""
+
+    live: int | None = None
+    coming: int | None = None
+
+    def of(self, generation: int) -> tuple[str, tuple[int | None, ...]]:
+        """Where a generation is, in the words of cas.lua, and the places of the names that it takes to write to it.
+
+        A place is what `Names` takes: None for the readers' names.
+        """
+        switched = None, self.live or 0, self.coming
+        if generation == self.live:
+            return ("live", (None,)) if self.coming is None else (f"leaving for {self.coming}", switched)
+        if generation == self.coming:
+            return f"coming after {self.live or 0}", switched
+        return "shadow", (generation,)
 
 
 class Generations:
@@ -31,15 +53,20 @@ class Generations:
         self._context = context
 
     def place(self, generation: int) -> int | None:
-        """None for the generation under the readers' names, else its number: what `Names` takes."""
-        return None if self._server.ask(self.live) == generation else generation
+        """Where all of a generation is: None for the readers' names, else its number: what `Names` takes."""
 
-    def live(self, client: Any) -> int | None:
-        """The generation under the readers' names. To be called inside `Server.ask` or `Server.once`."""
-        live, switching = client.hmget(self._names.follower, "live", "switching")
-        if switching:
-            raise SinkUnavailable(f"`{self._context.follower}` is being switched to generation {int(switching)}")
-        return None if live is None else int(live)
+        def look(client: Any) -> int | None:
+            standing = self.standing(client)
+            if standing.coming is not None:
+                raise SinkUnavailable(f"`{self._context.follower}` is being switched to generation {standing.coming}")
+            return None if standing.live == generation else generation
+
+        return self._server.ask(look)
+
+    def standing(self, client: Any) -> Standing:
+        """To be called inside `Server.ask` or `Server.once`."""
+        live, coming = client.hmget(self._names.follower, "live", "switching")
+        return Standing(None if live is None else int(live), None if coming is None else int(coming))
 
     def create(self, generation: int) -> None:
         """Also finds out whether a copy beside the one that readers have fits into memory, before it is begun."""
@@ -55,7 +82,7 @@ class Generations:
         """Put a generation under the readers' names, in slices; what was there goes on under shadow names.
 
         Each document is switched in one step with its version. Between the first and the last slice readers see some
-        documents of each generation, and neither takes writes: the followers wait, and catch up.
+        documents of each generation. Writes go on: one to a document that has not been switched yet switches it first.
         """
         for _ in attempts(self._server.retry_seconds):
             self._settle()
@@ -135,8 +162,9 @@ class Generations:
         """Go through a switch that has been begun, from the start: what was switched before is not touched again."""
         done = 0
         try:
-            # First what the new generation has, then what only the old one had.
-            for place in (coming, None):
+            # First all that the old generation has, then what only the new one has, which is few by then. Writers put
+            # nothing more where this looks; see cas.lua.
+            for place in (None, coming):
                 before, after = self._names.version(place)
                 for page in self._server.scan(before, page=_PAGE):
                     found = [name[len(before) : -len(after)] for name in page]

@@ -33,10 +33,10 @@ class Refused(SinkMisconfigured):
 
 
 class Script:
-    """A Lua file beside this one, called by its hash."""
+    """Lua files beside this one, put together, and called by their hash."""
 
-    def __init__(self, file: str) -> None:
-        self.text = (Path(__file__).parent / file).read_bytes()
+    def __init__(self, *files: str) -> None:
+        self.text = b"".join((Path(__file__).parent / file).read_bytes() for file in files)
         self.sha = sha1(self.text, usedforsecurity=False).hexdigest()
 
 

@@ -16,12 +16,12 @@ from driftless.sink import Applied, Rejected
 from sinks import HORIZON_SECONDS
 from sinks._arrow import Texts, join, slices, text
 from sinks._redis_format import Format
-from sinks._redis_generations import Generations
+from sinks._redis_generations import Generations, Standing
 from sinks._redis_names import Names, Template
 from sinks._redis_wire import Script, Server, command, meaning, words
 from sinks._retry import attempts
 
-CAS = Script("cas.lua")
+CAS = Script("move.lua", "cas.lua")
 # Writes in one call of the script: no other client of the server waits longer than about a millisecond.
 _CALL_ROWS, _CALL_BYTES = 250, 500_000
 # Writes whose commands are prepared and sent while the server works on those before.
@@ -42,7 +42,7 @@ class Writer:
         self._format = form
         self._lasts = (str(ttl), str(max(1, ttl // _SHARE)))
         self._generations = generations
-        self._live: int | None = None  # as last seen; the script checks it with every call
+        self._standing: Standing | None = None  # as last seen; the script checks it with every call
 
     def apply(self, generation: int, writes: pa.RecordBatch) -> Applied:
         writes, refused = self._format.pack(writes)
@@ -66,25 +66,25 @@ class Writer:
 
     def look(self) -> None:
         """Find out which generation is under the readers' names."""
-        self._live = self._server.once(self._generations.live)
+        self._standing = self._server.once(self._generations.standing)
 
     def calls(self, generation: int, writes: pa.RecordBatch) -> list[Call]:
         """The calls that these writes become, for where the generation was last seen."""
-        place = None if self._live == generation else generation
+        where, places = (self._standing or Standing()).of(generation)
         names = self._template.names(writes.column("key"))
-        document, version = self._names.document(place), self._names.version(place)
-        keys = Texts(join(*words(document[0], names, document[1]), *words(version[0], names, version[1])))
+        around = [pair for place in places for pair in (self._names.document(place), self._names.version(place))]
+        keys = Texts(join(*(word for before, after in around for word in words(before, names, after))))
         documents = writes.column("document")
         values = Texts(
             join(*words("", self._records(generation, writes)), *words("", pc.fill_null(documents, pa.scalar(""))))
         )
         fixed = command(self._names.follower, self._names.generation(generation))
-        where = "live" if place is None else "shadow"
         settings = (str(generation), where, str(HORIZON_SECONDS), self._format.name, *self._lasts)
         calls, start = [], 0
         for piece in slices(writes, rows=_CALL_ROWS, size=_CALL_BYTES):
-            stop, count = start + piece.num_rows, 2 * piece.num_rows
-            head = b"*%d\r\n" % (3 + 2 + count + len(settings) + count) + command("EVALSHA", CAS.sha, str(2 + count))
+            stop, count = start + piece.num_rows, 2 + len(around) * piece.num_rows
+            words_in_all = 3 + count + len(settings) + 2 * piece.num_rows
+            head = b"*%d\r\n" % words_in_all + command("EVALSHA", CAS.sha, str(count))
             # In pieces: putting them together would cost as much as making them.
             calls.append(Call(piece, (head + fixed, keys[start:stop], command(*settings), values[start:stop])))
             start = stop
@@ -104,7 +104,7 @@ class Writer:
 
     def _turn(self, generation: int, turn: _Turn) -> None:
         """Send all that is left once. The server always has a group of calls to work on while we prepare the next."""
-        if self._live is None:
+        if self._standing is None:
             self.look()
         with self._server.connection() as connection:
             while turn.unsent:
@@ -134,7 +134,7 @@ class Writer:
         elif said.startswith("GENERATION missing"):
             self._generations.revive(generation)
             self.look()
-        elif not said.startswith("GENERATION switching"):
+        else:
             problem = meaning(exc)
             if not isinstance(problem, SinkUnavailable):
                 raise problem from exc

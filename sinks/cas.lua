@@ -3,9 +3,12 @@
 --
 -- KEYS[1]  the follower's hash: `live` (the generation under readers' names), `switching`
 -- KEYS[2]  the generation's hash: `documents` (how many are present), or `until:<time>` (how many are until then)
--- KEYS[3], KEYS[4] and so on: a document's name and the name of its version
+-- KEYS[3] and so on: a document's name and the name of its version; of a generation that takes part in a switch six for
+--          each document; see move.lua
 -- ARGV[1]  the generation
--- ARGV[2]  `live` or `shadow`: where the caller believes the generation to be, and made the names for
+-- ARGV[2]  `live`, `shadow`, `leaving for 3` or `coming after 2`: where the caller believes the generation to be, and made
+--          the names for. In a switch, what is written changes hands first, so that nothing new is where the switch
+--          may have looked already.
 -- ARGV[3]  how long to remember a deleted or expired key's version, in seconds
 -- ARGV[4]  `json` or `hash`
 -- ARGV[5]  how long a document lasts, in seconds, '0' for ever; ARGV[6] to how many seconds its end is rounded up
@@ -22,10 +25,17 @@ if redis.call('EXISTS', KEYS[2]) == 0 then
   return redis.error_reply('GENERATION missing')
 end
 local state = redis.call('HMGET', KEYS[1], 'live', 'switching')
-if state[2] then
-  return redis.error_reply('GENERATION switching')
+local live, switching = state[1], state[2]
+local place, per_document, mine = 'shadow', 2, 0
+if live == ARGV[1] then
+  place = 'live'
+  if switching then
+    place, per_document, mine = 'leaving for ' .. switching, 6, 2
+  end
+elseif switching == ARGV[1] then
+  place, per_document = 'coming after ' .. (live or '0'), 6
 end
-if (state[1] == ARGV[1]) ~= (ARGV[2] == 'live') then
+if place ~= ARGV[2] then
   return redis.error_reply('GENERATION moved')
 end
 
@@ -80,9 +90,12 @@ end
 
 local result = {}
 local item = 1
-for k = 3, #KEYS, 2 do
-  local name, versioned = KEYS[k], KEYS[k + 1]
-  local record, document = ARGV[k + 4], ARGV[k + 5]
+for k = 3, #KEYS, per_document do
+  if per_document > 2 then
+    move(k, switching)
+  end
+  local name, versioned = KEYS[k + mine], KEYS[k + mine + 1]
+  local record, document = ARGV[5 + 2 * item], ARGV[6 + 2 * item]
   local stored = redis.call('GET', versioned)
   local before = counts(stored)
   if stored and string.sub(stored, 1, 19) >= string.sub(record, 1, 19) then

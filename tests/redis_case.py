@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,10 +14,31 @@ import redis
 import sinks._retry
 from driftless.errors import SinkUnavailable
 from driftless.sink import Applied, Sink
+from sinks._redis_wire import Server
 from tests.store_case import Opener, StoreCase, delete, stored, upsert, writes
 
 DATABASE = 9
 """One of our own, so that it can be flushed."""
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing catches it."""
+
+
+@contextmanager
+def killed_at(call: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The process ends just before its `call`-th script, counted from 0. Gives the scripts that were run."""
+    run, ran = Server.run, list[str]()
+
+    def crash(self: Server, script: Any, *args: Any) -> Any:
+        if len(ran) == call:
+            raise Killed
+        ran.append(script.sha)
+        return run(self, script, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Server, "run", crash)
+        yield ran
 
 
 class RedisCase(StoreCase):

@@ -36,17 +36,24 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
     return pipeline
 
 
-class Doomed(Job):
-    """A command that is to be killed at a step of one generation."""
+class Altered(Job):
+    """A command by way of one of our modules, which alters something in it first."""
 
     command = Path(sys.executable)
 
-    def __init__(self, pipeline: Pipeline, step: str, generation: int, *command: str) -> None:
+    def __init__(self, pipeline: Pipeline, module: str, *arguments: str) -> None:
         environment = {**pipeline.here.environ(), "PYTHONPATH": str(ROOT)}
-        arguments = ["-m", "tests.chain.doomed", step, str(generation), *command]
-        log = pipeline.here.folder / f"doomed-{command[-1]}-{step.replace(' ', '-')}-{generation}.log"
-        super().__init__(arguments, folder=pipeline.here.folder, environment=environment, log=log)
+        log = pipeline.here.folder / f"{'-'.join((module, *arguments)).replace(' ', '-')}.log"
+        command = ["-m", f"tests.chain.{module}", *arguments]
+        super().__init__(command, folder=pipeline.here.folder, environment=environment, log=log)
         pipeline.here.jobs.append(self)
+
+
+class Doomed(Altered):
+    """A command that is to be killed at a step of one generation."""
+
+    def __init__(self, pipeline: Pipeline, step: str, generation: int, *command: str) -> None:
+        super().__init__(pipeline, "doomed", step, str(generation), *command)
 
     def die(self) -> None:
         """Return when it has died at its step; what it started must end by itself."""
@@ -88,6 +95,22 @@ def test_a_rebuild_that_is_killed(pipeline: Pipeline, step: str, follower: str) 
     assert [n for n, seen in live.items() if seen] == [wanted]
     job = pipeline.run()
     pipeline.assert_in_step()
+    assert job.stop() == 0
+
+
+def test_both_generations_stay_fresh_in_a_long_switch(pipeline: Pipeline) -> None:
+    """And every position that is claimed in it holds for the names of either."""
+    job = Altered(pipeline, "slow_switch", "0.2", "run", "item-cache")
+    assert pipeline.here("rebuild", "item-cache", "--no-promote", seconds=240).code == 0
+    promotion = pipeline.here.start("promote", "item-cache", "--generation", str(newest(pipeline, "item-cache")))
+    until("the switch", lambda: pipeline.follower("item-cache")["state"] == "promoting")
+    for stock in range(100, 104):
+        pipeline.connection.execute("update items set stock = %s", (stock,))
+        pipeline.wait("item-cache", seconds=20)
+        assert not pipeline.differences(["item-cache"])
+    assert pipeline.follower("item-cache")["state"] == "promoting", "the switch was too short to see anything"
+    assert promotion.wait(120) == 0
+    pipeline.assert_in_step("item-cache")
     assert job.stop() == 0
 
 

@@ -3,6 +3,8 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 PYTHON ?= python3
 STAMP  := $(VENV)/.installed
+# Of the tests. Each has servers of its own, some 4 GB of memory: with less than 10 GB, say `make test WORKERS=1`.
+WORKERS ?= 2
 
 .PHONY: help install demo test soak unit lint docs bench lock clean
 help: ## Print this help
@@ -22,10 +24,10 @@ $(STAMP): requirements.lock pyproject.toml jobs/archive.py
 demo: $(STAMP) ## Start a real stack, make a shop, follow it live, and compare every document at the end
 	@$(PY) -m bench.demo
 
-test: $(STAMP) ## Lint, type-check and run the tests on a stack of its own
+test: $(STAMP) ## Lint, type-check and run the tests, half of them at a time, each half on a stack of its own
 	@$(VENV)/bin/ruff check --quiet . && $(VENV)/bin/ruff format --quiet --check .
 	@$(VENV)/bin/mypy
-	@$(PY) -m pytest -m "not soak"
+	@$(PY) -m pytest -m "not soak" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 soak: $(STAMP) ## The long tests: kills under load, the demo twice, a Spark cluster, the benchmarks in small
 	@$(PY) -m pytest -m soak

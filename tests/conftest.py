@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
-import signal
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
-import psutil
 import psycopg
 import pytest
 from psycopg import sql
@@ -21,9 +17,10 @@ from pyspark.sql import SparkSession
 from driftless.cli.run import spark_jars
 from driftless.errors import StackError
 from jobs.spark import session
-from stack import SERVERS, Endpoints, Stack, stack_home
+from stack import SERVERS, Endpoints, Stack
 from stack.server import Site
 from stack.stack import KINDS
+from tests import run, seeds  # noqa: F401 - before there are workers of a run, so that all have the same seeds
 
 # Most of the JVMs that tests start live for seconds: with the second compiler they would take twice the CPU.
 os.environ.setdefault("DRIFTLESS_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
@@ -41,33 +38,28 @@ def pytest_report_header() -> list[str]:
     return [f"servers: {', '.join(versions)}"]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        run.clean_up()
+        run.end_on_signal()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Workers may have been killed before they could end what they had started."""
+    if not hasattr(config, "workerinput"):
+        run.clean_up()
+
+
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
-    """All five servers, for this session alone. One that does not start fails the tests that need it."""
-    before = signal.signal(signal.SIGTERM, _interrupt)
-    _sweep()
-    stack = Stack(SHARED or f"test-{os.getpid()}")
+    """All five servers, for this process alone. One that does not start fails the tests that need it."""
+    stack = Stack(SHARED or run.STACK)
     try:
         stack.up(print)
         yield stack
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if SHARED is None:
             stack.destroy()
-        signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """SIGTERM ends the session as Ctrl-C does, so that its servers end with it."""
-    raise KeyboardInterrupt
-
-
-def _sweep() -> None:
-    """Remove the stacks of sessions that were killed before they could."""
-    for folder in (stack_home() / "stacks").glob("test-*"):
-        owner = re.fullmatch(r"test-(\d+)(-\w+)?", folder.name)
-        if owner and not psutil.pid_exists(int(owner[1])):
-            Stack(folder.name).destroy()
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +73,7 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The DSN of a server for tests that need no other."""
-    stack = Stack(f"test-{os.getpid()}-postgres", servers=("postgres",))
+    stack = Stack(f"{run.STACK}-postgres", servers=("postgres",))
     try:
         yield stack.up().postgres
     finally:

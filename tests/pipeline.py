@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import redis
 from confluent_kafka.admin import AdminClient
 
 from stack import Endpoints, stack_home
-from tests import topic
+from tests import run, topic
 from tests.compare import Difference, OpenSearch, Redis, Store, View, compare, parse
 
 COMMAND = Path(sys.executable).with_name("driftless")
@@ -34,11 +35,13 @@ def until(what: str, probe: Callable[[], T], seconds: float = 60) -> T:
     """Ask again and again until the answer is true, and return it; after the deadline, fail saying what was awaited."""
     deadline = time.monotonic() + seconds
     while True:
+        asked = time.monotonic()
         if found := probe():
             return found
         if time.monotonic() > deadline:
             raise AssertionError(f"after {seconds:g} s still waiting for: {what}")
-        time.sleep(0.1)
+        # A probe that is a command takes a core: what is waited for needs it more.
+        time.sleep(max(0.1, time.monotonic() - asked))
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,7 @@ class Machine:
         return Job(arguments, folder=self.folder, environment=self.environ(), log=log)
 
     def environ(self) -> dict[str, str]:
-        wanted = ("PATH", "JAVA_HOME", "LANG", "PYTHONPATH", "DRIFTLESS_JAVA_OPTIONS")
+        wanted = ("PATH", "JAVA_HOME", "LANG", "PYTHONPATH", "DRIFTLESS_JAVA_OPTIONS", run.OWNER_VARIABLE)
         kept = {key: os.environ[key] for key in wanted if key in os.environ}
         # What was fetched is no state: without it, an empty home would fetch 180 MB again.
         home = {"HOME": str(self.folder / "home"), "DRIFTLESS_HOME": str(stack_home()), "COLUMNS": "200"}
@@ -365,6 +368,7 @@ class Pipeline:
         self.connection.close()
         self._remove_topics()
         self._remove_documents()
+        shutil.rmtree(stack_home() / "rows" / self.name, ignore_errors=True)
 
     def _remove_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.endpoints.kafka})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import uuid
@@ -18,6 +17,7 @@ from driftless.config import KafkaConfig
 from driftless.errors import SourceError, SourceUnavailable
 from driftless.kafka import Kafka, kafka_error
 from stack import Endpoints, Stack
+from tests import run
 from tests.pipeline import until
 
 
@@ -56,7 +56,7 @@ def test_a_partition_without_a_leader_has_no_end_rather_than_one_before_the_firs
 @pytest.fixture
 def broker() -> Iterator[Stack]:
     """A broker that may be killed while other tests use theirs."""
-    stack = Stack(f"test-{os.getpid()}-broker", servers=("kafka",))
+    stack = Stack(f"{run.STACK}-broker", servers=("kafka",))
     stack.up()
     yield stack
     stack.destroy()

@@ -13,6 +13,7 @@ import urllib3
 import tests.test_opensearch_sink as older
 from stack import Stack
 from stack.java import parse_version
+from tests import run
 
 pytestmark = [pytest.mark.server, pytest.mark.soak]
 
@@ -36,7 +37,7 @@ def newest() -> Iterator[str]:
     home = newer_java()
     if home is None:
         pytest.skip("OpenSearch 3 needs Java 21 or newer, and there is none here (OPENSEARCH_JAVA_HOME names one)")
-    stack = Stack(f"test-{os.getpid()}-newest", servers=["opensearch"])
+    stack = Stack(f"{run.STACK}-newest", servers=["opensearch"])
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("OPENSEARCH_JAVA_HOME", str(home))

@@ -18,14 +18,13 @@ from jobs.views.batch import rows_of, select
 from jobs.views.sqlite import SqliteRows
 from tests.compare import parse, same
 from tests.conftest import fresh_database
+from tests.seeds import seeds
 from tests.test_views_property import resolved
 from tests.views_cases import VALUES, Maker, Row, Spec
 
 pytestmark = pytest.mark.server
 
 CASES = int(os.environ.get("DRIFTLESS_VIEWS_CASES") or 6)
-GIVEN = os.environ.get("DRIFTLESS_TEST_SEED")
-SEEDS = [int(GIVEN)] if GIVEN else random.sample(range(10**6), CASES)
 _RAW = {
     "date": "case {0} when 'infinity' then -622191234 when '-infinity' then -625821272 else {0} - date 'epoch' end",
     "timestamptz": "case when not isfinite({0}) then {0}::text else case when extract(year from {0}) > 9999 then '+' "
@@ -85,7 +84,7 @@ def _rows(spec: Spec, values: dict[str, list[tuple[str, Any]]], rng: random.Rand
             yield {n: text for n, (text, _) in picked.items()}, {n: raw for n, (_, raw) in picked.items()}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(__name__, CASES))
 def test_the_batch_build_gives_the_documents_of_the_row_store(
     seed: int, spark: SparkSession, values: dict[str, list[tuple[str, Any]]], tmp_path: Path
 ) -> None:

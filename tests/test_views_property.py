@@ -29,6 +29,7 @@ from driftless.views.tree import View
 from jobs.views.sqlite import SqliteRows
 from tests.compare import parse, same
 from tests.conftest import fresh_database
+from tests.seeds import seeds
 from tests.views_cases import Case, Maker
 from tests.views_reader import Reader, as_rows
 from tests.views_source import SLOT, Source
@@ -36,8 +37,6 @@ from tests.views_source import SLOT, Source
 pytestmark = pytest.mark.server
 
 CASES = int(os.environ.get("DRIFTLESS_VIEWS_CASES") or 16)
-GIVEN = os.environ.get("DRIFTLESS_TEST_SEED")
-SEEDS = [int(GIVEN)] if GIVEN else random.sample(range(10**6), CASES)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +106,7 @@ def _in_shards(view: View, reader: Reader, folder: Path, rng: random.Random) -> 
         store.close()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(__name__, CASES))
 def test_documents_are_what_postgres_says(
     seed: int, database: tuple[str, psycopg.Connection], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

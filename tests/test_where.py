@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 
@@ -17,12 +16,13 @@ from driftless.where import POSTGRES, Truth, WhereRefused, parse
 from jobs.decode import writes_sql
 from jobs.where import log_filter
 from tests.conftest import fresh_database
+from tests.seeds import seeds
 from tests.where_cases import COLUMNS, TABLE, Conditions, log
 from tests.where_rows import Rows, make
 
 pytestmark = pytest.mark.server
 
-SEED = int(os.environ.get("DRIFTLESS_TEST_SEED") or random.randrange(10**6))
+SEED = seeds(__name__, 1)[0]
 ROWS, CONDITIONS = 120, 400
 LOG = first_epoch("shop.public.rows", "id", 1)
 

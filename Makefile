@@ -3,7 +3,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 PYTHON ?= python3
 STAMP  := $(VENV)/.installed
-# Of the tests. Each has servers of its own, some 4 GB of memory: with less than 10 GB, say `make test WORKERS=1`.
+# Of the tests. Each has servers of its own: two take up to 8 GB of memory, and less time.
 WORKERS ?= 2
 
 .PHONY: help install demo test soak unit lint docs bench lock clean

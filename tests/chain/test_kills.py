@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-from pathlib import Path
-
 import psycopg
 import pytest
 
+from tests.chain.altered import Altered
 from tests.chain.conftest import MakePipeline
 from tests.chain.doomed import STEPS
 from tests.compare import View
-from tests.pipeline import Job, Pipeline, until
+from tests.pipeline import Pipeline, until
 
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(300)]
 
-ROOT = Path(__file__).parent.parent.parent
 ROWS = 3_000
 BUILDING = [step for step in STEPS if "dropped" not in step]
 DROPPING = [step for step in STEPS if "dropped" in step]
@@ -36,29 +32,9 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
     return pipeline
 
 
-class Altered(Job):
-    """A command by way of one of our modules, which alters something in it first."""
-
-    command = Path(sys.executable)
-
-    def __init__(self, pipeline: Pipeline, module: str, *arguments: str) -> None:
-        environment = {**pipeline.here.environ(), "PYTHONPATH": str(ROOT)}
-        log = pipeline.here.folder / f"{'-'.join((module, *arguments)).replace(' ', '-')}.log"
-        command = ["-m", f"tests.chain.{module}", *arguments]
-        super().__init__(command, folder=pipeline.here.folder, environment=environment, log=log)
-        pipeline.here.jobs.append(self)
-
-
-class Doomed(Altered):
-    """A command that is to be killed at a step of one generation."""
-
-    def __init__(self, pipeline: Pipeline, step: str, generation: int, *command: str) -> None:
-        super().__init__(pipeline, "doomed", step, str(generation), *command)
-
-    def die(self) -> None:
-        """Return when it has died at its step; what it started must end by itself."""
-        code = self.wait(120)
-        assert code == -signal.SIGKILL, f"it was never at its step, and ended with {code}: {self.output()}"
+def doomed(pipeline: Pipeline, step: str, generation: int, *command: str) -> None:
+    """Have a command killed at a step of one generation, and return when it is."""
+    Altered(pipeline, "doomed", step, str(generation), *command).die()
 
 
 def numbers(pipeline: Pipeline, follower: str) -> list[int]:
@@ -82,7 +58,7 @@ def test_a_rebuild_that_is_killed(pipeline: Pipeline, step: str, follower: str) 
     if (step, follower) == ("in the switch", "item-search"):
         pytest.skip("OpenSearch switches in one call")
     number = newest(pipeline, follower) + 1
-    Doomed(pipeline, step, number, "rebuild", follower).die()
+    doomed(pipeline, step, number, "rebuild", follower)
     assert not pipeline.differences([follower]), "readers see something else than before"
 
     change(pipeline)
@@ -101,17 +77,26 @@ def test_a_rebuild_that_is_killed(pipeline: Pipeline, step: str, follower: str) 
 def test_both_generations_stay_fresh_in_a_long_switch(pipeline: Pipeline) -> None:
     """And every position that is claimed in it holds for the names of either."""
     job = Altered(pipeline, "slow_switch", "0.2", "run", "item-cache")
+    try:
+        follow_through_a_switch(pipeline)
+        assert job.stop() == 0
+    finally:
+        job.destroy()
+
+
+def follow_through_a_switch(pipeline: Pipeline) -> None:
     assert pipeline.here("rebuild", "item-cache", "--no-promote", seconds=240).code == 0
     promotion = pipeline.here.start("promote", "item-cache", "--generation", str(newest(pipeline, "item-cache")))
     until("the switch", lambda: pipeline.follower("item-cache")["state"] == "promoting")
-    for stock in range(100, 104):
-        pipeline.connection.execute("update items set stock = %s", (stock,))
+    rounds = 0
+    while pipeline.follower("item-cache")["state"] == "promoting":
+        rounds += 1
+        pipeline.connection.execute("update items set stock = %s", (100 + rounds,))
         pipeline.wait("item-cache", seconds=20)
         assert not pipeline.differences(["item-cache"])
-    assert pipeline.follower("item-cache")["state"] == "promoting", "the switch was too short to see anything"
+    assert rounds, "the switch was too short to see anything"
     assert promotion.wait(120) == 0
     pipeline.assert_in_step("item-cache")
-    assert job.stop() == 0
 
 
 @pytest.mark.parametrize("follower", ["item-search", "item-cache"])
@@ -124,7 +109,7 @@ def test_a_drop_that_is_killed(pipeline: Pipeline, step: str, follower: str) -> 
     assert pipeline.here("rebuild", follower, seconds=240).code == 0
     pipeline.sync["followers"][follower]["keep"] = "1s"
     pipeline.here.write()
-    Doomed(pipeline, step, old, "run", follower).die()
+    doomed(pipeline, step, old, "run", follower)
     assert not pipeline.differences([follower]), "readers see something else than before"
     change(pipeline)
     job = pipeline.run(follower)

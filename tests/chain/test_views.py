@@ -60,6 +60,11 @@ SEARCH, CACHE = "order-search", "order-cache"
 
 @pytest.fixture(scope="module")
 def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
+    return make_orders(make_pipeline, source)
+
+
+def make_orders(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
+    """A pipeline with the view, applied to tables with some rows."""
     source.execute(TABLES)
     source.execute("insert into customers select i, 'customer ' || i, null from generate_series(1, 10) i")
     source.execute("insert into products select i, 'product ' || i, i / 7.0 from generate_series(1, %s) i", (PRODUCTS,))

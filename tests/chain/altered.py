@@ -1,0 +1,29 @@
+"""A command in which something is altered before it begins."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+from tests.pipeline import Job, Pipeline
+
+_ROOT = Path(__file__).parent.parent.parent
+
+
+class Altered(Job):
+    """Run by way of one of the modules here, with these arguments."""
+
+    command = Path(sys.executable)
+
+    def __init__(self, pipeline: Pipeline, module: str, *arguments: str) -> None:
+        environment = {**pipeline.here.environ(), "PYTHONPATH": str(_ROOT)}
+        log = pipeline.here.folder / f"{'-'.join((module, *arguments)).replace(' ', '-')}.log"
+        command = ["-m", f"tests.chain.{module}", *arguments]
+        super().__init__(command, folder=pipeline.here.folder, environment=environment, log=log)
+        pipeline.here.jobs.append(self)
+
+    def die(self) -> None:
+        """Return when it has died where it was to; what it started must end by itself."""
+        code = self.wait(120)
+        assert code == -signal.SIGKILL, f"it was never at its step, and ended with {code}: {self.output()}"

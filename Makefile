@@ -24,7 +24,7 @@ $(STAMP): requirements.lock pyproject.toml jobs/archive.py
 demo: $(STAMP) ## Start a real stack, make a shop, follow it live, and compare every document at the end
 	@$(PY) -m bench.demo
 
-test: $(STAMP) ## Lint, type-check and run the tests, half of them at a time, each half on a stack of its own
+test: $(STAMP) ## Lint, type-check and run the tests, two at a time, each on a stack of its own
 	@$(VENV)/bin/ruff check --quiet . && $(VENV)/bin/ruff format --quiet --check .
 	@$(VENV)/bin/mypy
 	@$(PY) -m pytest -m "not soak" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder

@@ -12,7 +12,7 @@ import psutil
 
 from stack import Stack, stack_home
 
-OWNER_VARIABLE = "DRIFTLESS_TESTOWNER_VARIABLE"
+OWNER_VARIABLE = "DRIFTLESS_TEST_OWNER"
 OWNER = os.environ.setdefault(OWNER_VARIABLE, str(os.getpid()))
 """The process that was called. Its workers have it from their environment, and so has all that they start."""
 STACK = f"test-{OWNER}{os.environ.get('PYTEST_XDIST_WORKER', '')}"

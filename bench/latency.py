@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from types import TracebackType
@@ -18,6 +17,7 @@ from confluent_kafka import TopicPartition
 
 from bench.database import database, fill
 from bench.figures import Figure, Report, Scale, percentile
+from bench.meanwhile import meanwhile
 from bench.pipeline import Followers, Pipeline, Running, pipeline
 from stack import Stack
 
@@ -57,9 +57,10 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
                 chain.change()
             alone = [chain.change() for _ in range(scale.changes)]
             report(f"the same beside {LOAD} other changes a second")
-            with _load(dsn, rows) as made:
+            load = _Load(dsn, rows)
+            with meanwhile(load.run):
                 loaded = [chain.change() for _ in range(scale.changes)]
-            assert made(), "the load made no change"
+            assert load.made, "the load made no change"
             found = [chain.search() for _ in range(max(1, scale.changes // 5))]
     figures = []
     for how, taken in (("one at a time", alone), (f"beside {LOAD} changes/s", loaded)):
@@ -169,24 +170,19 @@ class _Chain:
         assert time.perf_counter() - begun < 60, f"after 60 s a change is still waited for {what}"
 
 
-@contextmanager
-def _load(dsn: str, rows: int) -> Iterator[Callable[[], int]]:
-    """Small transactions on the table, at an even pace, for as long as the block lasts."""
-    ended, made = threading.Event(), 0
+class _Load:
+    """Small transactions on the table, at an even pace. `made`: how many."""
 
-    def work() -> None:
-        nonlocal made
-        with psycopg.connect(dsn, autocommit=True) as connection:
+    def __init__(self, dsn: str, rows: int) -> None:
+        self._dsn = dsn
+        self._rows = rows
+        self.made = 0
+
+    def run(self, ended: threading.Event) -> None:
+        with psycopg.connect(self._dsn, autocommit=True) as connection:
             due = time.perf_counter()
             while not ended.wait(max(0.0, due - time.perf_counter())):
-                connection.execute("update product set title = %s where id = %s", (f"load {made}", made * 11 % rows))
-                made += 1
+                change = (f"load {self.made}", self.made * 11 % self._rows)
+                connection.execute("update product set title = %s where id = %s", change)
+                self.made += 1
                 due += 1 / LOAD
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        yield lambda: made
-    finally:
-        ended.set()
-        thread.join(30)

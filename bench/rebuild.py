@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
+from threading import Event
 
 from bench import raw
 from bench.apply import reference
 from bench.change import Changer
 from bench.figures import Figure, Report, Scale, percentile
+from bench.meanwhile import meanwhile
 from bench.pipeline import Followers, Pipeline, Running, pipeline
 from bench.rows import Change, Rows
 from stack import Stack
@@ -37,10 +36,16 @@ def _of_kind(stack: Stack, kind: str, scale: Scale, report: Report) -> list[Figu
                 changer.change()
             before = [changer.change() for _ in range(scale.changes)]
             report(f"{kind}: `driftless rebuild`")
-            with _changing(changer) as during:
+            during = list[float]()
+
+            def change(ended: Event) -> None:
+                while not ended.wait(0.2):
+                    during.append(changer.change())
+
+            with meanwhile(change):
                 p.command("rebuild", kind, seconds=1200)
             taken = _taken(p, kind)
-            report(f"{kind}: {size / taken:,.0f} documents/s; {len(during())} changes were made meanwhile")
+            report(f"{kind}: {size / taken:,.0f} documents/s; {len(during)} changes were made meanwhile")
         found = p.documents(kind, generation=2)
         assert len(found) == size, f"{kind}: {len(found)} documents where {size} are wanted"
         found.clear()
@@ -51,28 +56,10 @@ def _of_kind(stack: Stack, kind: str, scale: Scale, report: Report) -> list[Figu
     name = f"rebuild {size:,} documents in {kind}, from the command to the switch"
     figures = [Figure(name, size / taken, "documents/s", size / seconds, seconds / taken)]
     for percent in (50, 95, 100):
-        ours, alone = (percentile(values, percent) * 1000 for values in (during(), before))
+        ours, alone = (percentile(values, percent) * 1000 for values in (during, before))
         name = f"from the topic to readable in {kind} during the rebuild, p{percent}; before it"
         figures.append(Figure(name, ours, "ms", alone, ours / alone))
     return figures
-
-
-@contextmanager
-def _changing(changer: Changer) -> Iterator[Callable[[], list[float]]]:
-    """Changes, one after another with a pause between, for as long as the block lasts; how long each took."""
-    ended, taken = threading.Event(), list[float]()
-
-    def work() -> None:
-        while not ended.wait(0.2):
-            taken.append(changer.change())
-
-    with ThreadPoolExecutor(1) as pool:
-        changing = pool.submit(work)
-        try:
-            yield lambda: taken
-        finally:
-            ended.set()
-        changing.result()
 
 
 def _taken(p: Pipeline, follower: str) -> float:

@@ -179,8 +179,7 @@ class Generations:
         self._state("finish", coming)
 
     def _six(self, found: list[str], leaving: int, coming: int) -> list[str]:
-        names = self._names
-        around = [pair for place in (None, leaving, coming) for pair in (names.document(place), names.version(place))]
+        around = self._names.around(None, leaving, coming)
         return [f"{before}{name}{after}" for name in found for before, after in around]
 
     def _remove(self, generation: int, place: int | None) -> None:

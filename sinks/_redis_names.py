@@ -137,3 +137,7 @@ class Names:
 
     def version(self, generation: int | None) -> tuple[str, str]:
         return (f"{self.follower}:v:{{" if generation is None else f"{self.follower}:{generation}:v:{{"), "}"
+
+    def around(self, *places: int | None) -> list[tuple[str, str]]:
+        """What stands before and after a document's own name and its version's, for each place in turn."""
+        return [pair for place in places for pair in (self.document(place), self.version(place))]

@@ -72,7 +72,7 @@ class Writer:
         """The calls that these writes become, for where the generation was last seen."""
         where, places = (self._standing or Standing()).of(generation)
         names = self._template.names(writes.column("key"))
-        around = [pair for place in places for pair in (self._names.document(place), self._names.version(place))]
+        around = self._names.around(*places)
         keys = Texts(join(*(word for before, after in around for word in words(before, names, after))))
         documents = writes.column("document")
         values = Texts(

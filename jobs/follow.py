@@ -78,6 +78,8 @@ class Follow:
         """While it is set, nothing is read or written: the follower is paused."""
         self.silent = threading.Event()
         """While it is set, no further position is claimed: what readers see may not be all of this generation."""
+        self.overtaken = False
+        """A newer epoch of its log has begun: it claims nothing more, since it does not hold what that one says."""
         self.beside: Progress | None = None
         """The generation that readers are being switched to: no position is claimed that it has not claimed."""
         self.again: Again | None = None
@@ -266,9 +268,10 @@ class Follow:
 
     def _claim(self) -> None:
         """Raise the applied position to the newest frontier that has been passed."""
-        if self.silent.is_set():
+        if self.silent.is_set() or self.overtaken:
             return
-        most = inf if self.beside is None else self.beside.marker.lsn if self.beside.marker else 0
+        beside = self.beside  # read once: a promotion that ends takes it away
+        most = inf if beside is None else beside.lsn
         marker = self._pending.reached(self.progress.positions, most)
         if marker is None:
             return

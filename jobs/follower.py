@@ -146,7 +146,8 @@ class Follower(Leased[_Running]):
         if state.get(f"paused/{self.name}") is not None:
             follow.hold.set()
         facts = state.under(f"follower/{self.name}")
-        if any(n != str(generation.number) and fact.value.get("state") == "promoting" for n, fact in facts.items()):
+        promoting = [n for n, fact in facts.items() if fact.value.get("state") == "promoting"]
+        if self._promotion is None and any(n != str(generation.number) for n in promoting):
             follow.silent.set()  # a switch was interrupted: readers may see some of the other generation's documents
         thread = threading.Thread(target=follow.run, name=follow.group, daemon=True)
         self._running[generation.number] = _Running(generation, follow, pending, thread)
@@ -175,7 +176,7 @@ class Follower(Leased[_Running]):
         newest = self._known[max(self._known)]
         for r in self._running.values():
             if overtaken(r.generation, state):
-                r.worker.silent.set()  # it cannot hold what the new epoch says
+                r.worker.overtaken = True
         return begun_anew(self.name, newest, state, self._shared.frontiers, self._shared.kafka)
 
     # -- promoting and dropping ---------------------------------------------------------------------------------
@@ -220,10 +221,9 @@ class Follower(Leased[_Running]):
         """
         r = self._running[number]
         others = [other for n, other in self._running.items() if n != number]
+        r.worker.silent.clear()
         for other in others:
             other.worker.beside = r.progress
-        for each in self._running.values():
-            each.worker.silent.clear()
 
         def work() -> None:
             sink = r.worker.job.spec.open()
@@ -243,18 +243,18 @@ class Follower(Leased[_Running]):
                         if self._stopping:
                             return
                         time.sleep(1.0)
-                for n, other in self._running.items():
-                    other.progress.live = n == r.generation.number
-                    other.progress.held_back = ""
-                    other.progress.changed.set()
+                for n, each in list(self._running.items()):
+                    each.progress.live = n == r.generation.number
+                    each.progress.held_back = ""
+                    each.progress.changed.set()
             except SyncError as exc:
                 r.refused = exc
                 r.progress.held_back = str(exc)
             finally:
                 sink.close()
-                for each in list(self._running.values()):  # also one that was begun meanwhile
-                    each.worker.beside = None
-                    each.worker.silent.clear()
+                for other in others:
+                    other.worker.beside = None
+                    other.worker.silent.clear()
                 r.progress.promoting = False
                 r.progress.changed.set()
 
@@ -296,5 +296,4 @@ class Follower(Leased[_Running]):
 
 def _as_far(progress: Progress, others: list[_Running]) -> bool:
     """Whether it has reached every position that readers were told of."""
-    told = [other.progress.marker.lsn for other in others if other.progress.live and other.progress.marker]
-    return not told or (progress.marker is not None and progress.marker.lsn >= max(told))
+    return progress.lsn >= max((other.progress.lsn for other in others if other.progress.live), default=0)

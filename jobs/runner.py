@@ -187,5 +187,5 @@ def _caught_up(progress: Progress | BuildProgress, lsn: int | None) -> bool:
         progress.state == "live"
         and progress.lag == 0
         and not getattr(progress, "dirty", 0)
-        and (lsn is None or (progress.marker is not None and progress.marker.lsn >= lsn))
+        and (lsn is None or progress.lsn >= lsn)
     )

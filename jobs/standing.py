@@ -64,6 +64,11 @@ class Progress:
         return label(self.name, self.generation)
 
     @property
+    def lsn(self) -> int:
+        """The position of the source that it claims; 0 for none."""
+        return 0 if self.marker is None else self.marker.lsn
+
+    @property
     def done(self) -> int:
         return sum(self.positions[p] - self.floor[p] for p in self.positions)
 

@@ -44,6 +44,11 @@ class BuildProgress:
         return None if self.frontier is None else self.frontier.marker
 
     @property
+    def lsn(self) -> int:
+        """The position of the source that it claims; 0 for none."""
+        return 0 if self.frontier is None else self.frontier.marker.lsn
+
+    @property
     def done(self) -> int:
         return sum(position - self.floor[place] for place, position in self.positions.items())
 

@@ -6,7 +6,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 
 import pyarrow as pa
@@ -17,6 +19,7 @@ from driftless.kafka import Kafka, Offsets
 from driftless.registry import same_topic
 from driftless.sink import Applied, Sink
 from jobs.apply import Head, Outcome, Slice, apply_slice, count_documents
+from jobs.beside import beside
 from jobs.frontier import Pending
 from jobs.held import Quarantine
 from jobs.leased import name_jobs, shown
@@ -92,6 +95,7 @@ class Follow:
         self._token = token
         self._sink: Sink = job.spec.open()
         self._saved: str | None = None
+        self._saving: Future[bool] | None = None
         self._save_at = 0.0
         self._at_head = 0.0
         self._count_at = 0.0
@@ -303,24 +307,43 @@ class Follow:
             )
 
     def _save_now_and_then(self) -> None:
-        if time.monotonic() >= self._save_at:
-            self._save()
+        """Beside what is applied: a search index takes a tenth of a second and more for a checkpoint and a count."""
+        if self._saving is None and time.monotonic() >= self._save_at:
+            self._save_at = time.monotonic() + SAVE_SECONDS
+            self._begin_save()
+        elif self._saving is not None and self._saving.done():
+            self._end_save()
 
     def _save(self) -> None:
         """Write the checkpoint, and notice a store that lost what it had acknowledged."""
+        self._end_save()
+        self._begin_save()
+        self._end_save()
+
+    def _begin_save(self) -> None:
         progress = self.progress
         text = Checkpoint(
             self._token, self.job.log.topic_id, progress.positions, progress.marker, self._at_head, progress.built
         ).to_text()
-        self._save_at = time.monotonic() + SAVE_SECONDS
-        if not self._sink.save(self.job.generation, text, expected=self._saved):
+        self._saving = beside(partial(self._write, text))
+
+    def _end_save(self) -> None:
+        saving, self._saving = self._saving, None
+        if saving is not None and not saving.result():
             self._sink.create(self.job.generation)
             self._resume(self._sink.load(self.job.generation))
             _log.warning("%s: the store lost what it had acknowledged; following again", self.job.follower)
-            return
+
+    def _write(self, text: str) -> bool:
+        """False where the store holds another checkpoint than the one that was saved last."""
+        progress = self.progress
+        if not self._sink.save(self.job.generation, text, expected=self._saved):
+            return False
         self._saved = text
-        if progress.documents is None or (progress.written != self._counted and time.monotonic() >= self._count_at):
+        written = progress.written
+        if progress.documents is None or (written != self._counted and time.monotonic() >= self._count_at):
             progress.documents = self._sink.count(self.job.generation)
-            self._counted = progress.written
+            self._counted = written
             self._count_at = time.monotonic() + COUNT_SECONDS
         progress.changed.set()
+        return True

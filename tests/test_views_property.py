@@ -89,7 +89,9 @@ def _in_shards(view: View, reader: Reader, folder: Path, rng: random.Random) -> 
     ends = [*sorted(rng.sample(range(len(reader.log) + 1), min(3, len(reader.log)))), len(reader.log)]
     for start, end in zip([0, *ends], ends, strict=False):
         for store, documents in zip(stores, found, strict=True):
-            store.apply(as_rows(view, reader.log[start:end]), {})
+            middle = rng.randint(start, end)
+            store.apply(as_rows(view, reader.log[start:middle]), {})
+            store.apply(as_rows(view, reader.log[middle:end]), {})
             while done := store.assemble(100):
                 documents.update(done.writes)
                 store.published(done)

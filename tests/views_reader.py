@@ -75,7 +75,8 @@ class Reader:
         """In cuts at random ends of transactions; after each of them the documents must be right."""
         waiting = list(transactions)
         while waiting:
-            count = self.rng.choice([1, 1, 2, 3, 8])
+            # A new store is filled before it is asked for anything: often with much.
+            count = self.rng.choice([1, 1, 2, 3, 8] if len(self.history) > 1 else [1, 8, 30, 100])
             some, waiting = waiting[:count], waiting[count:]
             self._cut([change for transaction in some for change in transaction])
             self._drain(everything=self.rng.random() < 0.6 or not waiting)
@@ -94,6 +95,12 @@ class Reader:
         number = len(self.history) - 1
         if self.rng.random() < 0.15:
             self._crash_while_applying(given)
+        while self.rng.random() < 0.5:
+            size = self.rng.randint(0, len(given))
+            some, given = given[:size], given[size:]
+            self.store.apply(as_rows(self.view, some), {("log", 0): number - 1}, now=number)
+            if self.rng.random() < 0.1:
+                self._reopen()
         self.store.apply(as_rows(self.view, given), {("log", 0): number}, str(number), now=number)
         self._answer()
         if self.rng.random() < 0.1:

@@ -12,14 +12,14 @@ from pathlib import Path
 from driftless.errors import SourceUnavailable, SyncError
 from driftless.views.shard import shard_of
 from driftless.views.tree import View
-from jobs.views import marks
-from jobs.views.layout import Kept, Layout
+from jobs.views import intake, marks
+from jobs.views.layout import Layout
 from jobs.views.store import Partition, Row, RowsLost, Slice
 from jobs.views.values import register
 
 BEFORE_PUBLISHING = "FULL"
 """How a slice is written: so that it is on the disk."""
-FORMAT = 1
+FORMAT = 2
 """Of the file. Another one is not read: the store is made anew."""
 _WAIT = 2.0
 """Seconds for which a file that another process has open is waited for: one that ends just now."""
@@ -41,6 +41,10 @@ _MARK = f"""
 INSERT INTO dirty SELECT id, fan > {marks.HOT}, :number, :number FROM reached WHERE true
 ON CONFLICT (id) DO UPDATE SET last = excluded.last, large = min(large, excluded.large)
 """
+_MARK_ALL = """
+INSERT INTO dirty SELECT id, 0, :number, :number FROM {} WHERE gone IS NULL
+ON CONFLICT (id) DO UPDATE SET last = excluded.last
+"""
 _TAKE = """
 INSERT INTO taken SELECT id FROM (SELECT id FROM dirty WHERE large = :large ORDER BY since, id LIMIT :limit)
 WHERE true ON CONFLICT DO NOTHING
@@ -60,6 +64,7 @@ class SqliteRows:
         self._path = path
         self._layout = Layout(view, shard)
         self._shard = shard
+        self._here = intake.Shard(view.shards, shard)
         self._given: Slice | None = None
         if not path.is_file():
             raise self._lost("there is no file")
@@ -99,10 +104,15 @@ class SqliteRows:
                     [*(["key TEXT UNIQUE"] if kept.number is None else []), "version", "gone", *kept.columns]
                 )
                 connection.execute(f"CREATE TABLE {kept.name} (id INTEGER PRIMARY KEY, {columns})")
-                for column in kept.indexed:
-                    connection.execute(f"CREATE INDEX {kept.name}_{column} ON {kept.name} ({column})")
                 connection.execute(f"CREATE INDEX {kept.name}_gone ON {kept.name} (gone) WHERE gone IS NOT NULL")
-            identity = {"format": FORMAT, "view": view.fingerprint, "shard": shard, "number": 0, "open": 0}
+            identity = {
+                "format": FORMAT,
+                "view": view.fingerprint,
+                "shard": shard,
+                "number": 0,
+                "filling": 1,
+                "open": 0,
+            }
             connection.executemany("INSERT INTO facts VALUES (?, ?)", identity.items())
             connection.commit()
         return cls(path, view, shard)
@@ -124,21 +134,13 @@ class SqliteRows:
         now: int = 0,
     ) -> None:
         with self._readable():
-            number = self._number() + 1
-            tables = self._layout.tables
-            for kept in tables.values():
-                self._run(f"DELETE FROM new_{kept.name}")
-                self._run(f"DELETE FROM old_{kept.name}")
-            for name, rows in changes:
-                self._connection.executemany(self._take_in(tables[name]), rows)
-            for name, version in (swept or {}).items():
-                self._run(_sweep(tables[name]), {"version": version})
-            for kept in tables.values():
-                for statement in _store(kept):
-                    self._run(statement, {"now": now})
-            for statement in self._marks:
-                self._run(statement)
-            self._run(_MARK, {"number": number})
+            number = self._fact("number") + 1
+            if swept or cut is not None or not self._fact("filling"):
+                self._end_filling()
+                self._change(changes, number, swept or {}, now)
+            else:
+                for name, rows in changes:
+                    self._connection.executemany(intake.fill(self._layout.tables[name], self._here, now), rows)
             self._connection.executemany(
                 "INSERT OR REPLACE INTO positions VALUES (?, ?, ?)",
                 [(topic, partition, position) for (topic, partition), position in positions.items()],
@@ -146,6 +148,37 @@ class SqliteRows:
             if cut is not None:
                 self._run("INSERT INTO cuts VALUES (?, ?)", (number, cut))
             self._set("number", number)
+
+    def _end_filling(self) -> None:
+        """Until something is asked of it, a new store only keeps rows: nothing is compared, and nothing looked up. Then
+        every root is dirty, and the indexes are made at once.
+        """
+        if not self._fact("filling"):
+            return
+        for kept in self._layout.tables.values():
+            for column in kept.indexed:
+                self._run(f"CREATE INDEX {kept.name}_{column} ON {kept.name} ({column})")
+        self._run(_MARK_ALL.format(self._layout.root.kept.name), {"number": self._fact("number")})
+        self._set("filling", 0)
+
+    def _change(
+        self, changes: Iterable[tuple[str, Iterable[Row]]], number: int, swept: Mapping[str, int], now: int
+    ) -> None:
+        """Put newer rows in the place of older ones, and mark the roots whose documents show a difference."""
+        tables = self._layout.tables
+        for kept in tables.values():
+            self._run(f"DELETE FROM new_{kept.name}")
+            self._run(f"DELETE FROM old_{kept.name}")
+        for name, rows in changes:
+            self._connection.executemany(intake.change(tables[name], self._here), rows)
+        for name, version in swept.items():
+            self._run(intake.sweep(tables[name]), {"version": version})
+        for kept in tables.values():
+            for statement in intake.store(kept):
+                self._run(statement, {"now": now})
+        for statement in self._marks:
+            self._run(statement)
+        self._run(_MARK, {"number": number})
 
     def positions(self) -> dict[Partition, int]:
         with self._readable():
@@ -190,6 +223,7 @@ class SqliteRows:
         # that comes back to it would be taken for published.
         self._run(f"PRAGMA synchronous = {BEFORE_PUBLISHING}")
         with self._readable():
+            self._end_filling()
             self._run(_UNKNOWN)
             self._run("DELETE FROM slice")
             self._run("DELETE FROM taken")
@@ -216,7 +250,7 @@ class SqliteRows:
             else:
                 self._run("INSERT INTO slice SELECT id FROM taken")
                 self._connection.executemany("DELETE FROM slice WHERE id = ?", left)
-            number = self._number()
+            number = self._fact("number")
         self._run("PRAGMA synchronous = NORMAL")
         self._given = Slice(writes, marked, number)
         return self._given
@@ -295,28 +329,14 @@ class SqliteRows:
     def _lost(self, why: str) -> RowsLost:
         return _lost(self._path, self._layout.view, why)
 
-    def _take_in(self, kept: Kept) -> str:
-        """Of rows with one key the newest. What belongs to another shard is a delete here."""
-        gone = "?3"
-        if kept.root_key is not None:
-            here = f"df_shard({kept.root_key}, {self._layout.view.shards}) IS {self._shard}"
-            gone = f"(?3 OR NOT ({here}))"
-        expressions = ", ".join(f"iif({gone}, NULL, {expression})" for expression in kept.columns.values())
-        names = ("version", "gone", *kept.columns)
-        return (
-            f"INSERT INTO new_{kept.name} VALUES ({kept.key('?1')}, ?2, {gone}, {expressions}) "
-            f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in names)} "
-            "WHERE excluded.version > version"
-        )
-
     def _run(self, statement: str, parameters: Mapping[str, object] | tuple[object, ...] = ()) -> sqlite3.Cursor:
         return self._connection.execute(statement, parameters)
 
     def _set(self, name: str, value: int) -> None:
         self._run("UPDATE facts SET value = ? WHERE name = ?", (value, name))
 
-    def _number(self) -> int:
-        return int(self._run("SELECT value FROM facts WHERE name = 'number'").fetchone()[0])
+    def _fact(self, name: str) -> int:
+        return int(self._run("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()[0])
 
     def _oldest(self) -> int | None:
         """The first `apply` of which something is not published."""
@@ -358,33 +378,6 @@ def _not_kept(path: Path, view: View, why: object) -> str:
 def _beside(path: Path, suffix: str) -> Path:
     """One of SQLite's own files."""
     return path.with_name(path.name + suffix)
-
-
-def _sweep(kept: Kept) -> str:
-    """A delete, older than all that is not swept, of each row that is."""
-    return (
-        f"INSERT INTO new_{kept.name} (key, version, gone) SELECT {kept.identity}, :version - 1, 1 FROM {kept.name} "
-        "WHERE version < :version AND gone IS NULL ON CONFLICT (key) DO NOTHING"
-    )
-
-
-def _store(kept: Kept) -> Iterator[str]:
-    """Put the new rows in the place of the old."""
-    new, old, table, columns = f"new_{kept.name}", f"old_{kept.name}", kept.name, ", ".join(kept.columns)
-    yield (
-        f"INSERT INTO {old} SELECT n.key, t.version, t.gone, {', '.join(f't.{c}' for c in kept.columns)} "
-        f"FROM {new} n CROSS JOIN {table} t ON t.{kept.identity} = n.key"
-    )
-    yield f"DELETE FROM {new} WHERE version <= (SELECT o.version FROM {old} o WHERE o.key = {new}.key)"
-    if kept.root_key is not None:
-        # Most of them are rows of other shards, each of which would leave a tombstone here.
-        yield f"DELETE FROM {new} WHERE gone AND key NOT IN (SELECT key FROM {old})"
-    yield (
-        f"INSERT INTO {table} ({kept.identity}, version, gone, {columns}) "
-        f"SELECT key, version, iif(gone, :now, NULL), {columns} FROM {new} WHERE true "
-        f"ON CONFLICT ({kept.identity}) DO UPDATE SET "
-        f"{', '.join(f'{name} = excluded.{name}' for name in ('version', 'gone', *kept.columns))}"
-    )
 
 
 def _hash(document: str) -> int:

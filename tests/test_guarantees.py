@@ -1,0 +1,36 @@
+"""docs/guarantees.md: every test that it names exists, and no fault of the catalogue is left out."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+PAGE = TESTS.parent / "docs" / "guarantees.md"
+NAMED = re.compile(r"`([\w/]+\.py)::(\w+)`")
+FAULTS = {*range(1, 52), 53, 58}
+
+
+def named_in(file: str) -> set[str]:
+    """The names of the tests in a file, those of classes too."""
+    tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize(("file", "name"), sorted(set(NAMED.findall(PAGE.read_text(encoding="utf-8")))))
+def test_every_test_that_the_page_names_exists(file: str, name: str) -> None:
+    assert (TESTS / file).is_file(), f"there is no {file}"
+    assert name in named_in(file)
+
+
+def test_the_table_has_every_fault_once() -> None:
+    rows = re.findall(r"^\| (\d+) ", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [int(row) for row in rows] == sorted(FAULTS)
+
+
+def test_every_fault_has_a_test_or_says_that_it_has_none() -> None:
+    for row in re.findall(r"^\| \d+ .*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE):
+        assert NAMED.search(row) or "not yet" in row, row

@@ -14,9 +14,12 @@ from driftless.config import Config
 from driftless.control import State
 from driftless.errors import ConfigError, SourceError
 from driftless.generation import generations
-from driftless.registry import TopicLog, first_epoch, registered_log, same_topic
+from driftless.registry import TopicLog, another_topic, first_epoch, records_gone, registered_log
 from driftless.table import Table
 from driftless.views.build import newest_build
+
+KINDS = ("table", "storage", "carried")
+"""The facts that are registered of a table beside its epochs."""
 
 
 @dataclass
@@ -31,8 +34,8 @@ class Capture:
     epochs: dict[str, int] = field(default_factory=dict)
 
 
-def plan_capture(config: Config, places: Places, tables: dict[str, Table], state: State, existing: set[str]) -> Capture:
-    """Compare every table with what is registered of it."""
+def plan_capture(config: Config, places: Places, tables: dict[str, Table], state: State, *, renewed: bool) -> Capture:
+    """Compare every table with what is registered of it. `renewed`: all are going to be read anew in any case."""
     capture = Capture()
     captures = places.connect.config(names.connector(config.name)) is not None
     if state.get("pipeline/identity") is None:
@@ -40,8 +43,10 @@ def plan_capture(config: Config, places: Places, tables: dict[str, Table], state
         capture.facts.append(Action("register", "source", do=bind(places.control.write, identity)))
     for name, table in tables.items():
         log = registered_log(state, name)
-        if log is not None and log.topic in existing:
-            same_topic(places.kafka, log)
+        if renewed and log is not None:
+            capture.epochs[name] = log.next_number
+            capture.facts.append(Action("register", f"columns of {name}", do=bind(_renew_facts, config, places, table)))
+            continue
         taking = _Taking(config, places, table, log, state, captures=captures)
         if taking.why:
             taking.check()
@@ -49,16 +54,26 @@ def plan_capture(config: Config, places: Places, tables: dict[str, Table], state
             capture.snapshots.append(Action("snapshot", f"table {name}", taking.why, do=taking.take))
             continue
         capture.epochs[name] = 1 if log is None else log.newest.number
-        facts = table_facts(places.source, table)
+        facts = table_facts(places.source, config.name, table)
         if state.get(f"table/{name}") != facts[f"table/{name}"] or state.get(f"storage/{name}") is None:
             verb = "register" if state.get(f"table/{name}") is None else "change"
             listed = ", ".join(c.name for c in table.columns)
-            do = bind(places.control.write, facts)
+            do = bind(_register_facts, config, places, table)
             capture.facts.append(Action(verb, f"columns of {name}", listed, do=do))
         if log is None:
             do = bind(_register_epoch, places, name, names.table_topic(config.name, name))
             capture.facts.append(Action("register", f"epoch 1 of {name}", do=do))
     return capture
+
+
+def _register_facts(config: Config, places: Places, table: Table) -> None:
+    """As they are by now: the publication may have been made just before."""
+    places.control.write(table_facts(places.source, config.name, table))
+
+
+def _renew_facts(config: Config, places: Places, table: Table) -> None:
+    """Also give up a snapshot of it alone."""
+    places.control.write({**table_facts(places.source, config.name, table), f"snapshot/{table.full_name}": None})
 
 
 def _register_epoch(places: Places, name: str, topic: str) -> None:
@@ -90,8 +105,12 @@ class _Taking:
             return self._begun.why
         if self._log is None:
             return "it is new in a pipeline that captures already" if captures else ""
-        keys = (f"{kind}/{self._table.full_name}" for kind in ("table", "storage"))
-        return why_anew(self._places.source, self._table, {key: state.get(key) for key in keys})
+        if another := another_topic(self._places.kafka, self._log):
+            return f"its topic {another}"
+        if lost := records_gone(self._places.kafka, self._log):
+            return lost
+        keys = (f"{kind}/{self._table.full_name}" for kind in KINDS)
+        return why_anew(self._places.source, self._config.name, self._table, {key: state.get(key) for key in keys})
 
     def check(self) -> None:
         """Refuse what Debezium reads wrongly beside the stream: by way of the driver's own type a date loses its era,
@@ -112,11 +131,13 @@ class _Taking:
         name = table.full_name
         snapshots = Snapshots(self._config.name, places.admin, places.kafka, places.connect, places.report)
         snapshot = self._begun
-        if snapshot is not None and (snapshot.epoch != self.epoch or why_anew(places.source, table, snapshot.facts)):
+        if snapshot is not None and (
+            snapshot.epoch != self.epoch or why_anew(places.source, self._config.name, table, snapshot.facts)
+        ):
             snapshot = None  # the rows that were read before would lack what changed since
         while True:
             if snapshot is None:
-                facts = table_facts(places.source, table)
+                facts = table_facts(places.source, self._config.name, table)
                 snapshot = snapshots.begin(name, self.epoch, places.source.emit_marker(), self.why, facts)
                 places.control.write({self._key: snapshot.to_json()})
             try:
@@ -133,7 +154,9 @@ class _Taking:
         if topic is None:
             raise SourceError(f"the topic of {name} is gone since its snapshot was taken")
         log = self._log or TopicLog(topic.name, topic.id, topic.partitions)
-        log = log.begin(snapshot.floors, self.why, snapshot.lsn)
+        if topic.id != log.topic_id:
+            log = log.moved(topic.id, topic.partitions)
+        log = log.begin(snapshot.floors, self.why, snapshot.lsn, snapshots.last_reading())
         places.control.write({**snapshot.facts, **log.fact(name), self._key: None})
 
 
@@ -156,7 +179,7 @@ def plan_removal(config: Config, places: Places, state: State, existing: set[str
         topic = names.table_topic(config.name, name)
         if topic in existing:
             actions.append(Action("drop", f"topic {topic}", do=bind(places.kafka.delete, topic)))
-        gone = dict.fromkeys(f"{kind}/{name}" for kind in ("table", "storage", "epochs", "snapshot"))
+        gone = dict.fromkeys(f"{kind}/{name}" for kind in (*KINDS, "epochs", "snapshot", "read"))
         actions.append(Action("forget", f"table {name}", do=bind(places.control.write, gone)))
     return actions
 

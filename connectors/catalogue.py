@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from connectors.postgres import Postgres, Storage, captured_tables
+from driftless import names
 from driftless.config import Config
 from driftless.control import State
 from driftless.table import Column, Table
@@ -16,23 +17,29 @@ from driftless.types import refusal
 Facts = dict[str, dict[str, Any] | None]
 
 
-def table_facts(source: Postgres, table: Table) -> Facts:
+def table_facts(source: Postgres, pipeline: str, table: Table) -> Facts:
     """What is registered of a table, as it reads back from JSON, where tuples are lists."""
-    facts = {f"table/{table.full_name}": table.to_json(), f"storage/{table.full_name}": asdict(source.storage(table))}
+    name = table.full_name
+    facts: Facts = {f"table/{name}": table.to_json(), f"storage/{name}": asdict(source.storage(table))}
+    facts[f"carried/{name}"] = {"by": source.carried(names.publication(pipeline)).get(name)}
     plain: Facts = json.loads(json.dumps(facts))
     return plain
 
 
-def why_anew(source: Postgres, table: Table, facts: Facts) -> str:
+def why_anew(source: Postgres, pipeline: str, table: Table, facts: Facts) -> str:
     """Why the log no longer says what the table holds, which was registered as `facts`; empty where it does.
 
-    Another key, another type, a rewrite, a column that comes with values or under another name.
+    Another key, another type, a rewrite, a column that comes with values or under another name, a publication that did
+    not carry it all the time.
     """
     fact = facts.get(f"table/{table.full_name}")
     if fact is None:
         return ""
     registered = Table.from_json(fact)
     if reason := _rewritten(source, table, registered, facts.get(f"storage/{table.full_name}")):
+        return reason
+    carried = source.carried(names.publication(pipeline)).get(table.full_name)
+    if reason := not_carried(facts.get(f"carried/{table.full_name}"), carried):
         return reason
     added = [name for name in _added(registered, table) if source.any_value(table.full_name, name)]
     return f"{', '.join(added)} came with values that the log does not have" if added else ""
@@ -67,6 +74,16 @@ def _rewritten(source: Postgres, table: Table, registered: Table, storage: dict[
     if storage is not None and source.storage(table).rewritten(Storage(**storage)):
         return "it was rewritten by ALTER TABLE"
     return ""
+
+
+def not_carried(registered: dict[str, Any] | None, carried: str | None) -> str:
+    """Why changes of a table may be missing: the publication does not carry it as it did when it was registered."""
+    known = None if registered is None else registered["by"]
+    if known is None or known == carried:
+        return ""
+    if carried is None:
+        return "it is not in the publication any more, so its changes are missing from the log"
+    return "its entry in the publication is another one: what changed in between is missing from the log"
 
 
 def _added(before: Table, after: Table) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from connectors.guard import topic_troubles, troubles
 from connectors.places import Places
 from connectors.postgres import Postgres, captured_tables
 from connectors.relations import column_meetings, meetings, relation_obstacles, table_obstacles, topic_meetings
@@ -12,9 +13,6 @@ from connectors.rights import missing_rights
 from connectors.views import view_source
 from driftless import names
 from driftless.config import Config
-from driftless.control import State
-from driftless.errors import SourceError
-from driftless.registry import registered_log, same_topic
 from driftless.table import Table
 from driftless.types import refusal
 from driftless.views.resolve import resolve
@@ -36,19 +34,22 @@ class Finding:
         return f"{'error' if self.fatal else 'note'}: {self.what}"
 
 
-def check(config: Config, places: Places) -> list[Finding]:
-    """What stands in the way, and what an operator should know. Changes nothing."""
+def check(config: Config, places: Places, *, anew: bool = False) -> list[Finding]:
+    """What stands in the way, and what an operator should know. Changes nothing.
+
+    `anew`: all tables are to be read anew, so the source may be another server, or have another history.
+    """
     tables = captured_tables(places.source, config)
     return [
-        *_server(config, places.source),
+        *_server(places.source),
         *_rights(config, places.source, tables),
         *_tables(config, places.source, tables),
         *_views(config, places.source, tables),
-        *_log(config, places),
+        *_log(config, places, anew=anew),
     ]
 
 
-def _server(config: Config, source: Postgres) -> Iterator[Finding]:
+def _server(source: Postgres) -> Iterator[Finding]:
     server = source.server()
     if server.version < OLDEST:
         yield Finding(f"Postgres {server.version // 10000} is too old: {OLDEST // 10000} or newer is needed")
@@ -56,9 +57,6 @@ def _server(config: Config, source: Postgres) -> Iterator[Finding]:
         yield Finding(
             f"wal_level is {server.wal_level}: run `alter system set wal_level = logical` and restart Postgres"
         )
-    slot = source.slot(names.slot(config.name))
-    if slot is not None and slot.wal_status == "lost":
-        yield Finding(f"the slot {slot.name} is lost: the log that it needs has been removed")
 
 
 def _rights(config: Config, source: Postgres, tables: dict[str, Table | None]) -> Iterator[Finding]:
@@ -128,7 +126,7 @@ def _where(config: Config, name: str, where: Where, table: Table, source: Postgr
         yield Finding(config.at(at, f"text has the order of UTF8 in the log; this database has {encoding}"))
 
 
-def _log(config: Config, places: Places) -> Iterator[Finding]:
+def _log(config: Config, places: Places, *, anew: bool) -> Iterator[Finding]:
     existing = places.kafka.topics()
     for name, reason in topic_meetings(config.name, config.source.tables, existing):
         yield Finding(f"{name} {reason}")
@@ -139,27 +137,7 @@ def _log(config: Config, places: Places) -> Iterator[Finding]:
     if places.control.topic not in existing:
         return
     state = places.control.read()
-    yield from _identity(places, state)
-    for name in config.source.tables:
-        log = registered_log(state, name)
-        if log is None:
-            continue
-        try:
-            same_topic(places.kafka, log)
-        except SourceError as exc:
-            yield Finding(f"{exc}; {exc.hint}")
-            continue
-        policy = places.kafka.topic_settings(log.topic).get("cleanup.policy")
-        if policy != "compact":
-            yield Finding(
-                f"the topic {log.topic} has cleanup.policy={policy}: it forgets rows; `driftless apply` mends it"
-            )
-
-
-def _identity(places: Places, state: State) -> Iterator[Finding]:
-    known, found = state.get("pipeline/identity"), places.source.identity()
-    if known is not None and known != found:
-        changed = ", ".join(
-            f"{key} was {known.get(key)}, is {value}" for key, value in found.items() if known.get(key) != value
-        )
-        yield Finding(f"this is not the database that the pipeline was made for: {changed}")
+    for trouble in troubles(config, places.source, places.connect, state):
+        yield Finding(str(trouble), planned=anew or not trouble.history)
+    for trouble in topic_troubles(config, places.kafka, state):
+        yield Finding(str(trouble), planned=True)

@@ -38,6 +38,25 @@ class Connect:
         """Start the connector and what failed of its tasks again."""
         self._call("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true", missing=True)
 
+    def stop(self, name: str) -> None:
+        """End the connector's task, and keep the connector; asked again, it stays so."""
+        self._call("PUT", f"/connectors/{name}/stop")
+
+    def resume(self, name: str) -> None:
+        """Let a connector that was stopped or paused go on."""
+        self._call("PUT", f"/connectors/{name}/resume")
+
+    def forget(self, name: str) -> None:
+        """Forget the position of a connector that was stopped: it begins with a snapshot. Older tasks are fenced."""
+        self._call("DELETE", f"/connectors/{name}/offsets")
+
+    def position(self, name: str) -> tuple[int | None, bool]:
+        """(The position of the source's log to go on from, None where there is none; whether there is a connector)."""
+        answer = self._call("GET", f"/connectors/{name}/offsets", missing=True)
+        offsets = [] if answer is None else [item["offset"] or {} for item in answer["offsets"]]
+        known = [int(offset[key]) for offset in offsets for key in ("lsn", "lsn_proc", "lsn_commit") if offset.get(key)]
+        return max(known, default=None), answer is not None
+
     def state(self, name: str) -> tuple[str, str]:
         """(`RUNNING`, `FAILED`, `UNASSIGNED`, `MISSING`..., first line of the trace). RUNNING: connector and task."""
         status = self._call("GET", f"/connectors/{name}/status", missing=True)
@@ -48,7 +67,8 @@ class Connect:
             if part["state"] == "FAILED":
                 return "FAILED", _cause(part.get("trace", ""))
         if not status["tasks"]:
-            return "UNASSIGNED", ""
+            held = status["connector"]["state"]
+            return held if held in ("STOPPED", "PAUSED") else "UNASSIGNED", ""
         worst = next((part["state"] for part in parts if part["state"] != "RUNNING"), "RUNNING")
         return worst, ""
 

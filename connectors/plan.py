@@ -9,6 +9,7 @@ from connectors.connector import connector_settings, topic_plan
 from connectors.objects import missing_objects
 from connectors.places import Action, Places, bind
 from connectors.postgres import captured_tables
+from connectors.renewal import plan_renewal, remake, stop_by
 from connectors.rights import missing_rights
 from connectors.views import plan_builds, plan_views_removal
 from driftless import names
@@ -16,6 +17,7 @@ from driftless.config import Config
 from driftless.control import SETTINGS, State
 from driftless.errors import SourceError
 from driftless.generation import Generation, begin_facts, define, newest, next_number
+from driftless.registry import registered_log
 from driftless.table import Table, quoted
 from driftless.views.build import Build
 
@@ -23,19 +25,24 @@ START_SECONDS = 120.0
 """How long `apply` waits for the connector to run: creating the slot waits for every open transaction."""
 
 
-def make_plan(config: Config, places: Places, secret: str | None) -> list[Action]:
-    """Everything that is not yet as the configuration says, in the order in which it must be done."""
+def make_plan(config: Config, places: Places, secret: str | None, *, anew: bool = False) -> list[Action]:
+    """Everything that is not yet as the configuration says, in the order in which it must be done.
+
+    `anew`: all tables are to be read anew, whether that is called for or not.
+    """
     tables = {name: table for name, table in captured_tables(places.source, config).items() if table is not None}
     existing = places.kafka.topics()
     state = places.control.read() if places.control.topic in existing else State({})
-    capture = plan_capture(config, places, tables, state, existing)
-    building, builds = plan_builds(config, places, tables, state, capture.epochs)
+    renewal = plan_renewal(config, places, state, anew=anew)
+    capture = plan_capture(config, places, tables, state, renewed=bool(renewal))
+    building, builds = plan_builds(config, places, tables, state, capture.epochs, renewed=bool(renewal))
     return [
         *_rights(config, places, tables),
         *_database(config, places, tables),
-        *_topics(config, places, existing),
+        *_topics(config, places, state, existing),
         *capture.facts,
-        *_connector(config, places, secret, tables),
+        *renewal,
+        *_connector(config, places, secret, tables, renewed=bool(renewal)),
         # Followers wait for the epoch that a snapshot begins: so that whatever is interrupted, both come about.
         *building,
         *_followers(config, places, tables, state, capture.epochs, builds),
@@ -100,8 +107,9 @@ def _database(config: Config, places: Places, tables: dict[str, Table]) -> list[
     return actions
 
 
-def _topics(config: Config, places: Places, existing: set[str]) -> list[Action]:
+def _topics(config: Config, places: Places, state: State, existing: set[str]) -> list[Action]:
     actions = []
+    registered = {log.topic: log.partitions for table in config.source.tables if (log := registered_log(state, table))}
     control = {places.control.topic: (1, SETTINGS)}
     for name, (partitions, settings) in {**control, **topic_plan(config)}.items():
         if name not in existing:
@@ -111,6 +119,11 @@ def _topics(config: Config, places: Places, existing: set[str]) -> list[Action]:
             )
             continue
         found = places.kafka.topic(name)
+        if found is not None and found.partitions != partitions == registered.get(name):
+            detail = f"it has {found.partitions} partitions, and {partitions} are registered"
+            do = bind(_make_anew, config, places, name, partitions, settings)
+            actions.append(Action("make anew", f"topic {name}", detail, do=do))
+            continue
         if found is not None and found.partitions != partitions:
             raise SourceError(
                 f"the topic {name} has {found.partitions} partitions, sync.yaml says {partitions}",
@@ -124,20 +137,39 @@ def _topics(config: Config, places: Places, existing: set[str]) -> list[Action]:
     return actions
 
 
-def _connector(config: Config, places: Places, secret: str | None, tables: dict[str, Table]) -> list[Action]:
+def _make_anew(config: Config, places: Places, name: str, partitions: int, settings: dict[str, str]) -> None:
+    """Delete a topic and make it again; nobody writes to it meanwhile."""
+    connector = names.connector(config.name)
+    places.connect.stop(connector)
+    stop_by(places, names.slot(config.name), connector)
+    remake(places.kafka, name, partitions, settings)
+    places.connect.resume(connector)
+    places.connect.wait_running(connector, START_SECONDS)
+
+
+def _connector(
+    config: Config, places: Places, secret: str | None, tables: dict[str, Table], *, renewed: bool
+) -> list[Action]:
     name = names.connector(config.name)
     wanted = {**connector_settings(config, places.source.parameters, secret, tables), "name": name}
     actual = places.connect.config(name)
 
     def put() -> None:
         places.connect.put(name, wanted)
+        resume() if stopped else places.connect.wait_running(name, START_SECONDS)
+
+    def resume() -> None:
+        places.connect.resume(name)
         places.connect.wait_running(name, START_SECONDS)
 
+    stopped = renewed or places.connect.state(name)[0] in ("STOPPED", "PAUSED")
     if actual is None:
         return [Action("create", f"connector {name}", do=put)]
     changed = sorted(key for key in {*wanted, *actual} if wanted.get(key) != actual.get(key))
     if changed:
         return [Action("change", f"connector {name}", ", ".join(changed), do=put)]
+    if stopped:
+        return [Action("resume", f"connector {name}", do=resume)]
     if places.connect.state(name)[0] == "FAILED":
 
         def restart() -> None:

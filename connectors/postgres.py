@@ -19,6 +19,9 @@ from driftless.marker import marker_sql
 from driftless.table import Column, Table, join_name, quoted, quoted_column, split_name
 from driftless.views.sql import SETTINGS
 
+FILTERS_SINCE = 150000
+"""The version of Postgres since which a publication may leave out rows or columns."""
+
 
 @dataclass(frozen=True)
 class Server:
@@ -59,6 +62,7 @@ class Slot:
     active: bool
     lag_bytes: int
     wal_status: str | None
+    invalidated: str = ""
 
 
 class Postgres:
@@ -103,7 +107,10 @@ class Postgres:
         row = self._row(
             "select current_setting('server_version_num')::int, "
             "(select system_identifier::text from pg_control_system()), "
-            "(select timeline_id from pg_control_checkpoint()), current_setting('wal_level'), "
+            "case when pg_is_in_recovery() then (select timeline_id from pg_control_checkpoint()) else "
+            # Where it writes now: the control file tells of a promotion only at the next checkpoint.
+            "('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int end, "
+            "current_setting('wal_level'), "
             "(select rolreplication or rolsuper from pg_roles where rolname = current_user), current_database(), "
             "current_user::text"
         )
@@ -262,17 +269,37 @@ class Postgres:
             query = b"select schemaname::text, tablename::text from pg_publication_tables where pubname = %s"
             return {join_name(*row) for row in self._connection.execute(query, (name,)).fetchall()}
 
+    def carried(self, publication: str) -> dict[str, str]:
+        """Table -> how a publication carries it. An entry that was dropped and made again is another one; so is one of
+        a publication that leaves out rows, columns or kinds of changes.
+        """
+        query = (
+            "select n.nspname::text, c.relname::text, concat_ws(' ', r.oid::text, "
+            "case when r.prqual is not null then 'some rows' end, "
+            "case when r.prattrs is not null then 'some columns' end, "
+            "case when not (p.pubinsert and p.pubupdate and p.pubdelete) then 'some changes' end) "
+            "from pg_publication p join pg_publication_rel r on r.prpubid = p.oid "
+            "join pg_class c on c.oid = r.prrelid join pg_namespace n on n.oid = c.relnamespace where p.pubname = %s"
+        )
+        if self.server().version < FILTERS_SINCE:
+            query = query.replace("r.prqual", "null").replace("r.prattrs", "null")
+        with _answers(self.address):
+            rows = self._connection.execute(query.encode(), (publication,)).fetchall()
+        return {join_name(schema, name): how for schema, name, how in rows}
+
     def slot(self, name: str) -> Slot | None:
         row = self._row(
             "select slot_name::text, confirmed_flush_lsn::text, active, "
-            "coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, wal_status "
-            "from pg_replication_slots where slot_name = %s",
+            "coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, wal_status, "
+            "coalesce(to_jsonb(s) ->> 'invalidation_reason', '') "  # since Postgres 17
+            "from pg_replication_slots s where slot_name = %s",
             name,
         )
         if row is None:
             return None
         confirmed = None if row[1] is None else parse_lsn(str(row[1]))
-        return Slot(str(row[0]), confirmed, bool(row[2]), int(str(row[3])), None if row[4] is None else str(row[4]))
+        status = None if row[4] is None else str(row[4])
+        return Slot(str(row[0]), confirmed, bool(row[2]), int(str(row[3])), status, str(row[5]))
 
     def drop_slot(self, name: str) -> None:
         self._row("select pg_drop_replication_slot(%s)", name)

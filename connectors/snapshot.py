@@ -16,6 +16,7 @@ from driftless import names
 from driftless.errors import SourceError
 from driftless.kafka import Kafka, Offsets
 from driftless.marker import Marker, Truncation, parse_message
+from driftless.reading import next_reading
 from driftless.table import split_name
 
 BEGIN_SECONDS = 30.0
@@ -83,6 +84,13 @@ class Snapshots:
         """Whether a TRUNCATE of the table was told after a position: rows that were read before may be gone."""
         told = self._messages(0)
         return any(isinstance(m, Truncation) and m.table == table and m.lsn > lsn for m in told)
+
+    def last_reading(self) -> float:
+        """When all tables were read last: one that is read by itself now is newer than that."""
+        topic, reading = names.notification_topic(self._pipeline), None
+        for message in self._kafka.read_to_end(topic, isolation="read_committed"):
+            reading = next_reading(reading, message.value() or b"{}")
+        return 0.0 if reading is None or reading.ended is None else reading.ended
 
     def _await_marker(self, lsn: int) -> None:
         deadline = time.monotonic() + BEGIN_SECONDS

@@ -8,8 +8,9 @@ from connectors.places import Action, Places, bind
 from connectors.postgres import Postgres
 from driftless import names
 from driftless.config import Config, milliseconds
-from driftless.control import State
+from driftless.control import State, history
 from driftless.errors import ConfigError
+from driftless.registry import another_topic
 from driftless.table import Table
 from driftless.views.build import Build, builds, newest_build, progress_key
 from driftless.views.resolve import Source, resolve
@@ -22,7 +23,7 @@ def view_source(config: Config, source: Postgres, tables: Mapping[str, Table]) -
 
 
 def plan_builds(
-    config: Config, places: Places, tables: dict[str, Table], state: State, epochs: dict[str, int]
+    config: Config, places: Places, tables: dict[str, Table], state: State, epochs: dict[str, int], *, renewed: bool
 ) -> tuple[list[Action], dict[str, Build]]:
     """What is to be begun, and for each view of several tables the build that its followers are to read."""
     actions, found = [], dict[str, Build]()
@@ -43,14 +44,16 @@ def plan_builds(
             {table: epochs[table] for table in tree.tables},
             config.source.tables[tree.root.table].partitions or config.kafka.partitions,
             max(milliseconds(table.retention) for table in captured),
+            history=history(state) + renewed,
         )
-        if before is not None and before.is_what(wanted):
+        another = another_topic(places.kafka, before.log) if before is not None and before.log is not None else ""
+        if before is not None and before.is_what(wanted) and not another:
             found[name] = before
             continue
         found[name] = wanted
         detail = f"build {wanted.number}, of {', '.join(tree.tables)}"
         if before is not None:
-            detail += ", beside the one that is there"
+            detail += f", since its topic {another}" if another else ", beside the one that is there"
         actions.append(
             Action("create" if before is None else "rebuild", f"view {name}", detail, do=_begin(config, places, wanted))
         )

@@ -28,6 +28,10 @@ LEASE_SECONDS = 10.0
 """A runner that has not renewed its lease for so long may be replaced. Well below the horizon for late writers."""
 
 
+RENEWAL = "pipeline/renewal"
+"""The fact that all tables are to be read anew. It stays until that is done, though the cause may be gone by then."""
+
+
 @dataclass(frozen=True)
 class Fact:
     """A record: its value, the broker's time of writing in seconds, and its offset."""
@@ -113,6 +117,12 @@ class State:
         """Name -> fact of one kind."""
         prefix = f"{kind}/"
         return {key.removeprefix(prefix): fact for key, fact in self.facts.items() if key.startswith(prefix)}
+
+
+def history(state: State) -> int:
+    """How often all tables had to be read anew, because changes were missing: positions claimed before mean nothing."""
+    identity = state.get("pipeline/identity") or {}
+    return int(str(identity.get("history", 0)))
 
 
 def absorb(facts: dict[str, Fact], message: Message) -> None:

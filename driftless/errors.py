@@ -44,6 +44,10 @@ class SourceUnavailable(SourceError):
     """Postgres, Kafka or Connect cannot be reached; retry with backoff, exit code 3 when given up."""
 
 
+class LogLost(SourceError):
+    """What was read of the log is not in it any more: changes are missing, and no record says which."""
+
+
 class Fenced(SyncError):
     """Another runner holds the lease; this one must stop at once and write nothing more."""
 

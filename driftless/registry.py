@@ -10,15 +10,23 @@ from driftless.errors import SourceError
 from driftless.kafka import Kafka, Offsets
 from driftless.version import make_version
 
+APPLY = "run `driftless apply`: it has the tables read anew, then start the run again"
+
 
 @dataclass(frozen=True)
 class Epoch:
-    """`floors`: the first offset of each partition that belongs to it. `lsn`: the source's position at its begin."""
+    """`floors`: the first offset of each partition that belongs to it. `lsn`: the source's position at its begin.
+
+    `read`: when Debezium had last read all tables by then, as it told (see driftless/reading.py); 0 for never since the
+    pipeline was made. `topic_id`: of the topic that its offsets are of.
+    """
 
     number: int
     floors: Offsets
     why: str
     lsn: int = 0
+    read: float = 0.0
+    topic_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,21 +50,29 @@ class TopicLog:
     def upto(self, epoch: int) -> TopicLog:
         """The log as it was before any later epoch. Raises SourceError where that epoch is not registered yet."""
         known = tuple(e for e in self.epochs if e.number <= epoch)
+        topic_id = (known[-1].topic_id if known else "") or self.topic_id
+        known = tuple(e for e in known if (e.topic_id or self.topic_id) == topic_id)
         if not known or known[-1].number != epoch:
             raise SourceError(
                 f"{self.topic} has no epoch {epoch} yet: its snapshot is not complete",
                 hint="`driftless apply` goes on with it",
             )
-        return replace(self, epochs=known)
+        return replace(self, topic_id=topic_id, epochs=known)
 
     @property
     def next_number(self) -> int:
         """The number of the epoch that would begin now."""
         return self.newest.number + 1 if self.epochs else 1
 
-    def begin(self, floors: Offsets, why: str, lsn: int) -> TopicLog:
+    def begin(self, floors: Offsets, why: str, lsn: int, read: float = 0.0) -> TopicLog:
         """The log with one more epoch."""
-        return replace(self, epochs=(*self.epochs, Epoch(self.next_number, floors, why, lsn)))
+        read = max(read, self.newest.read if self.epochs else 0.0)
+        return replace(self, epochs=(*self.epochs, Epoch(self.next_number, floors, why, lsn, read, self.topic_id)))
+
+    def moved(self, topic_id: str, partitions: int) -> TopicLog:
+        """The same table's log in a topic that was made anew: epochs go on, offsets begin at 0."""
+        older = tuple(replace(e, topic_id=e.topic_id or self.topic_id) for e in self.epochs)
+        return replace(self, topic_id=topic_id, partitions=partitions, epochs=older)
 
     def fact(self, table: str) -> dict[str, dict[str, object] | None]:
         """What to write into the control topic to register it as the log of a table."""
@@ -74,7 +90,14 @@ class TopicLog:
 
     def to_json(self) -> dict[str, object]:
         epochs = [
-            {"number": e.number, "floors": {str(p): o for p, o in e.floors.items()}, "why": e.why, "lsn": e.lsn}
+            {
+                "number": e.number,
+                "floors": {str(p): o for p, o in e.floors.items()},
+                "why": e.why,
+                "lsn": e.lsn,
+                "read": e.read,
+                "topic_id": e.topic_id,
+            }
             for e in self.epochs
         ]
         return {"topic": self.topic, "topic_id": self.topic_id, "partitions": self.partitions, "epochs": epochs}
@@ -82,8 +105,7 @@ class TopicLog:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TopicLog:
         epochs = tuple(
-            Epoch(e["number"], {int(p): o for p, o in e["floors"].items()}, e["why"], e.get("lsn", 0))
-            for e in data["epochs"]
+            Epoch(**{**e, "floors": {int(p): offset for p, offset in e["floors"].items()}}) for e in data["epochs"]
         )
         return cls(data["topic"], data["topic_id"], data["partitions"], epochs)
 
@@ -107,15 +129,33 @@ def has_epoch(state: State, table: str, number: int) -> bool:
 
 def same_topic(kafka: Kafka, log: TopicLog) -> None:
     """Raise SourceError unless the topic is the very one that was registered, with as many partitions."""
+    if reason := another_topic(kafka, log):
+        raise SourceError(f"the topic {log.topic} {reason}: offsets in it mean nothing to the followers", hint=APPLY)
+
+
+def another_topic(kafka: Kafka, log: TopicLog) -> str:
+    """Why a topic is not the one that was registered; empty where it is."""
     found = kafka.topic(log.topic)
-    if found is None or found.id != log.topic_id:
-        what = "is gone" if found is None else "was deleted and made again"
-        raise SourceError(
-            f"the topic {log.topic} {what} since it was registered: offsets in it mean nothing to the followers",
-            hint="remove the pipeline's connector, slot and topics, then `driftless apply` takes a new snapshot",
-        )
+    if found is None:
+        return "is gone since it was registered"
+    if found.id != log.topic_id:
+        return "was deleted and made again since it was registered"
     if found.partitions != log.partitions:
+        return f"has {found.partitions} partitions, and {log.partitions} were registered"
+    return ""
+
+
+def records_gone(kafka: Kafka, log: TopicLog) -> str:
+    """Why a log cannot be read from its floor any more; empty where it can."""
+    first = kafka.beginnings(log.topic, log.partitions)
+    lost = [p for p, offset in first.items() if offset > log.floor[p]]
+    return f"records are gone from partition {lost[0]} of its topic" if lost else ""
+
+
+def keeps_all(kafka: Kafka, log: TopicLog) -> None:
+    """Raise SourceError unless the topic keeps the newest record of every key for ever."""
+    policy = kafka.topic_settings(log.topic).get("cleanup.policy")
+    if policy != "compact":
         raise SourceError(
-            f"the topic {log.topic} has {found.partitions} partitions, {log.partitions} are registered",
-            hint="a new topic and a new snapshot are needed",
+            f"the topic {log.topic} has cleanup.policy={policy}: it forgets rows", hint="`driftless apply` mends it"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,8 @@ from driftless.views.build import newest_number, standings
 class SourceStatus:
     """The source's side; None where the source cannot be reached or has no slot for this pipeline yet.
 
-    `changed`: tables that are no longer as they were registered, and in what.
+    `changed`: tables that are no longer as they were registered, and in what. `troubles`: why the log cannot be trusted
+    any more, or does not go on.
     """
 
     lsn: int | None = None
@@ -26,6 +27,7 @@ class SourceStatus:
     slot_lag_bytes: int | None = None
     time: float | None = None
     changed: Mapping[str, str] = field(default_factory=dict)
+    troubles: Sequence[str] = ()
 
 
 def status(config: Config, state: State, source: SourceStatus, now: float) -> dict[str, Any]:
@@ -40,6 +42,7 @@ def status(config: Config, state: State, source: SourceStatus, now: float) -> di
             "slot": source.slot,
             "slot_lag_bytes": source.slot_lag_bytes,
             "changed": dict(source.changed),
+            "trouble": "; ".join(source.troubles) or None,
         },
         "views": views,
         "followers": followers,

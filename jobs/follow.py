@@ -14,13 +14,14 @@ from math import inf
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from driftless.errors import Fenced, SinkError, SinkUnavailable, SourceError, SourceUnavailable
+from driftless.errors import Fenced, LogLost, SinkError, SinkUnavailable, SourceError, SourceUnavailable, SyncError
 from driftless.kafka import Kafka, Offsets
-from driftless.registry import same_topic
+from driftless.registry import APPLY
 from driftless.sink import Applied, Sink
 from jobs.apply import Head, Outcome, Slice, apply_slice, count_documents
 from jobs.beside import beside
 from jobs.frontier import Pending
+from jobs.ground import Ground
 from jobs.held import Quarantine
 from jobs.leased import name_jobs, shown
 from jobs.standing import Checkpoint, Job, Progress
@@ -39,6 +40,8 @@ SAVE_SECONDS = 1.0
 COUNT_SECONDS = 5.0
 """How often documents are counted while they change: it costs a search index a refresh."""
 RETRY_SECONDS = 5.0
+STORE_SECONDS = 10.0
+"""How often a store is asked for what it must be set to: it may be changed while it is written to."""
 
 
 @dataclass
@@ -87,6 +90,7 @@ class Follow:
         """The generation that readers are being switched to: no position is claimed that it has not claimed."""
         self.again: Again | None = None
         self._kafka = kafka
+        self._ground = Ground(kafka, [job.log])
         self._spark = spark
         self._head = head
         self._slice = SLICE_OFFSETS
@@ -97,9 +101,12 @@ class Follow:
         self._saved: str | None = None
         self._saving: Future[bool] | None = None
         self._save_at = 0.0
+        self._store_at = time.monotonic() + STORE_SECONDS
         self._at_head = 0.0
         self._count_at = 0.0
         self._counted = 0
+        self._history = job.history
+        self._unvouched = False
 
     def run(self) -> None:
         """Follow until `stop` is set or an error ends it; the error is left in `progress.error`."""
@@ -115,12 +122,21 @@ class Follow:
             self._sink.close()
 
     @property
+    def history(self) -> int:
+        return self.job.history
+
+    @property
+    def _bygone(self) -> bool:
+        """Whether all tables were read anew since it was built."""
+        return self._history != self.job.history
+
+    @property
     def group(self) -> str:
         """The name of its Spark jobs, by which they can be cancelled."""
         return f"{self.job.follower}/{self.job.generation}"
 
-    def fence(self, error: Fenced) -> None:
-        """Stop at once: another runner holds the lease."""
+    def fence(self, error: SyncError) -> None:
+        """Stop at once: another runner holds the lease, or the log cannot be trusted any more."""
         self.progress.error = error
 
     def _persist(self, step: Callable[[], None], *, last: bool = False) -> None:
@@ -138,6 +154,7 @@ class Follow:
                     _log.warning("%s: waiting: %s", self.job.follower, exc)
                 self.progress.trouble = str(exc)
                 self.progress.changed.set()
+                self._ground.doubt()
                 self.stop.wait(pause)
                 pause = min(pause * 2, RETRY_SECONDS)
             else:
@@ -147,7 +164,7 @@ class Follow:
                 return
 
     def _begin(self) -> None:
-        same_topic(self._kafka, self.job.log)
+        self._ground.check()
         self._sink.check()
         self._sink.create(self.job.generation)
         self.quarantine.load()
@@ -161,11 +178,14 @@ class Follow:
         if found is not None and found.token > self._token:
             raise Fenced(f"another runner took over the follower `{self.job.follower}`")
         self._saved = text
+        self._unvouched = found is None and bool(self._sink.count(self.job.generation))
         progress.floor = dict(log.floor)
         progress.positions, progress.marker, progress.built = dict(log.floor), None, False
         if found is not None and found.topic_id == log.topic_id:
             progress.positions = {p: max(found.positions.get(p, 0), floor) for p, floor in log.floor.items()}
-            progress.marker, self._at_head, progress.built = found.marker, found.at_head, found.built
+            self._history = found.history
+            progress.marker = None if self._bygone else found.marker
+            self._at_head, progress.built = found.at_head, found.built
         else:
             self._at_head = time.time()
         begin = self._kafka.beginnings(log.topic, log.partitions)
@@ -195,12 +215,18 @@ class Follow:
             self.stop.wait(0.1)
             self._save_now_and_then()
             return
+        self._ground.check()
+        self._check_store()
         progress.ends = self._kafka.committed_ends(log.topic, log.partitions)
         behind = [p for p, end in progress.ends.items() if end < progress.positions[p]]
+        if behind and self._bygone:
+            self.stop.wait(IDLE_MOST)  # a generation that is built from where all was read anew takes its place
+            return
         if behind:
-            raise SourceError(
-                f"{log.topic}/{behind[0]} ends at {progress.ends[behind[0]]}, before what this follower has applied",
-                hint="the broker lost records, or the topic was made anew; `driftless check` says which",
+            raise LogLost(
+                f"{log.topic}/{behind[0]} ends at {progress.ends[behind[0]]}, before what this follower has applied: "
+                "the broker lost records",
+                hint=APPLY,
             )
         to = self._share(progress.positions, progress.ends)
         if to != progress.positions:
@@ -257,6 +283,12 @@ class Follow:
         self.again = Again({p: min(max(begin.get(p, 0), self.progress.floor[p]), to[p]) for p in to}, to, only)
         return self.again
 
+    def _check_store(self) -> None:
+        """Now and then, whether the store still keeps what it is given."""
+        if time.monotonic() >= self._store_at:
+            self._sink.check()
+            self._store_at = time.monotonic() + STORE_SECONDS
+
     def _check_away(self) -> None:
         """Refuse to go on where the log may have forgotten deletes that this follower has not seen.
 
@@ -265,9 +297,9 @@ class Follow:
         away = time.time() - self._at_head
         if away > self.job.retention:
             raise SourceError(
-                f"the follower has not reached the log's end for {away / 86400:.1f} days; the log keeps deletes for "
-                f"{self.job.retention / 86400:.1f}, so it may still hold rows that are gone",
-                hint="remove it and let it be built anew from the log",
+                f"the follower has not reached the log's end for {_time(away)}; the log keeps deletes for "
+                f"{_time(self.job.retention)}, so it may still hold rows that are gone",
+                hint=f"`driftless rebuild {self.job.follower}` builds it anew, beside what readers see",
             )
 
     def _claim(self) -> None:
@@ -292,18 +324,20 @@ class Follow:
         progress.changed.set()
 
     def _check_built(self) -> None:
-        """Count what the log has against what the store has, before readers are sent there.
+        """Count what the log has against what the store has, before readers are sent there; and where a store holds
+        documents without a checkpoint, as one that was restored: it may hold what was deleted long ago.
 
         A document that is quarantined may be there in an older version, or not.
         """
-        if not self.job.checked:
+        if not (self.job.checked or (self._unvouched and self.job.countable)):
             return
         wanted = count_documents(self._spark, self.job.source, self.progress.floor, self.progress.positions)
         found = self._sink.count(self.job.generation)
         if not wanted - len(self.quarantine) <= found <= wanted:
             raise SinkError(
                 f"generation {self.job.generation} was built with {found:,} documents, the log has {wanted:,}",
-                hint="it is not promoted; does something else write into the store? Else this is a defect of driftless",
+                hint=f"was the store restored, or does something else write into it? `driftless rebuild "
+                f"{self.job.follower}` builds it anew",
             )
 
     def _save_now_and_then(self) -> None:
@@ -323,7 +357,13 @@ class Follow:
     def _begin_save(self) -> None:
         progress = self.progress
         text = Checkpoint(
-            self._token, self.job.log.topic_id, progress.positions, progress.marker, self._at_head, progress.built
+            self._token,
+            self.job.log.topic_id,
+            progress.positions,
+            progress.marker,
+            self._at_head,
+            progress.built,
+            self._history,
         ).to_text()
         self._saving = beside(partial(self._write, text))
 
@@ -347,3 +387,7 @@ class Follow:
             self._count_at = time.monotonic() + COUNT_SECONDS
         progress.changed.set()
         return True
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 86400:.1f} days" if seconds >= 86400 else f"{seconds:.0f} s"

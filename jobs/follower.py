@@ -137,10 +137,7 @@ class Follower(Leased[_Running]):
     def _start(self, generation: Generation, state: State) -> None:
         shared = self._shared
         job = make_job(shared.config, self.name, generation, state, shared.kafka)
-        if generation.build:
-            pending = Pending(job.log.topic, job.log.partitions, 0)
-        else:
-            pending = shared.frontiers.follow(job.log.topic, job.log.partitions, job.log.newest.lsn)
+        pending = Pending(job.log.topic, job.log.partitions) if generation.build else shared.frontiers.follow(job.log)
         quarantine = Quarantine(shared.quarantine, self.name, generation.number)
         follow = Follow(job, shared.kafka, shared.spark, shared.head, pending, self.lease.token, quarantine)
         if state.get(f"paused/{self.name}") is not None:
@@ -274,7 +271,8 @@ class Follower(Leased[_Running]):
             retired = r.generation.retired_at
             passed_over = r.generation.promoted_at is None and n < max(self._running)
             # Nobody could go back to what an older epoch left: it would show rows that are gone.
-            over = retired is not None and (state.now > retired + keep or overtaken(r.generation, state))
+            bygone = overtaken(r.generation, state) and any(other.progress.live for other in self._running.values())
+            over = bygone or (retired is not None and state.now > retired + keep)
             if r.progress.live or not (passed_over or over):
                 continue
             self.drop(n)

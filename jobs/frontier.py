@@ -17,6 +17,7 @@ from driftless.errors import SourceError
 from driftless.kafka import Kafka, Offsets
 from driftless.marker import Marker, Truncation, parse_message
 from driftless.registry import TopicLog
+from jobs.readings import Readings
 
 _log = logging.getLogger(__name__)
 _KEPT = 512
@@ -28,20 +29,23 @@ class Frontier:
 
     marker: Marker
     ends: Mapping[str, Offsets]
+    written: float = inf
+    """When the marker was written to Kafka, by the clock of the Connect worker."""
 
 
 class Pending:
     """A follower's frontiers that it has not reached yet. When too many wait, every second one is forgotten:
     positions are then claimed in larger steps, never wrongly.
 
-    `lsn`: where the epoch that it follows begins. No position is claimed beyond a later TRUNCATE: what that took away
-    is still there.
+    `lsn`, `read`: where the epoch that it follows begins. No position is claimed beyond a later TRUNCATE, or a later
+    reading of all tables: what is gone since is still there; nor one from before the reading that it began with.
     """
 
-    def __init__(self, topic: str, partitions: int, lsn: int) -> None:
+    def __init__(self, topic: str, partitions: int, lsn: int = 0, read: float = 0.0) -> None:
         self.topic = topic
         self.partitions = partitions
         self.lsn = lsn
+        self.read = read
         self._lock = threading.Lock()
         self._waiting: deque[Frontier] = deque()
 
@@ -82,11 +86,12 @@ class FrontierReader(threading.Thread):
         self._pending: list[Pending] = []
         self._newest: Frontier | None = None
         self._truncations: dict[str, Truncation] = {}
+        self._readings = Readings(kafka, pipeline)
         self._ended = threading.Event()
 
-    def follow(self, topic: str, partitions: int, lsn: int) -> Pending:
-        """Frontiers for one more follower of this topic's epoch, beginning with the newest that is known."""
-        pending = Pending(topic, partitions, lsn)
+    def follow(self, log: TopicLog) -> Pending:
+        """Frontiers for one more follower of this log's newest epoch, beginning with the newest that is known."""
+        pending = Pending(log.topic, log.partitions, log.newest.lsn, log.newest.read)
         with self._lock:
             self._pending.append(pending)
             if self._newest is not None:
@@ -95,7 +100,9 @@ class FrontierReader(threading.Thread):
 
     def _hand(self, pending: Pending, frontier: Frontier) -> None:
         truncation = self._truncations.get(pending.topic)
-        if pending.topic in frontier.ends and (truncation is None or truncation.lsn <= pending.lsn):
+        emptied = truncation is not None and truncation.lsn > pending.lsn
+        known = pending.read <= frontier.written and self._readings.covers(pending.topic, pending.read)
+        if pending.topic in frontier.ends and known and not emptied:
             pending.add(frontier)
 
     def leave(self, pending: Pending) -> None:
@@ -115,6 +122,10 @@ class FrontierReader(threading.Thread):
             found = self._truncations.get(log.topic)
         return found if found is not None and found.lsn > log.newest.lsn else None
 
+    def read_anew(self, log: TopicLog) -> bool:
+        """Whether a log's table is being, or has been, read anew since its newest epoch began."""
+        return not self._readings.covers(log.topic, log.newest.read)
+
     def stop(self) -> None:
         self._ended.set()
 
@@ -133,30 +144,37 @@ class FrontierReader(threading.Thread):
         # From the first record: a TRUNCATE of long ago counts too, and the newest marker that is there already, so that
         # a follower can be built while the source is down. Compaction keeps the topic short.
         consumer.assign([TopicPartition(self._topic, 0, self._kafka.beginnings(self._topic, 1)[0])])
+        marker, written = None, 0.0
         while not self._ended.is_set():
             messages = consumer.consume(1000, 0.2)
             for message in messages:
                 error = message.error()
                 if error is not None and not error.retriable():
                     raise SourceError(f"{self._topic}: {error.str()}")
-            found = [parse_message(m.value() or b"{}", m.timestamp()[1] / 1000) for m in messages if m.error() is None]
+            good = [m for m in messages if m.error() is None]
+            found = [parse_message(m.value() or b"{}", m.timestamp()[1] / 1000) for m in good]
             with self._lock:
                 for told in found:
                     if isinstance(told, Truncation):
                         self._truncations[names.table_topic(self._pipeline, told.table)] = told
-            markers = [told for told in found if isinstance(told, Marker)]
-            self._tell(markers[-1] if markers else None)
+            for told, message in zip(found, good, strict=True):
+                if isinstance(told, Marker):
+                    marker, written = told, message.timestamp()[1] / 1000
+            if self._readings.hear():  # all that was told before the marker is known
+                self._tell(marker, written)
+                marker = None
 
-    def _tell(self, marker: Marker | None) -> None:
+    def _tell(self, marker: Marker | None, written: float) -> None:
         """Hand out the frontier of a new marker; or that of the newest, for a topic that was not followed before."""
         with self._lock:
             topics = {pending.topic: pending.partitions for pending in self._pending}
             newest = self._newest
         if marker is None and newest is not None and topics.keys() - newest.ends.keys():
-            marker = newest.marker
+            marker, written = newest.marker, newest.written
         if marker is None:
             return
-        frontier = Frontier(marker, self._ends(topics) if topics else {})
+        self._readings.account(written)
+        frontier = Frontier(marker, self._ends(topics) if topics else {}, written)
         with self._lock:
             self._newest = frontier
             for pending in self._pending:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from driftless import names
 from driftless.config import Config, milliseconds
-from driftless.control import State
+from driftless.control import State, history
 from driftless.errors import ConfigError, SourceError
 from driftless.generation import Generation
 from driftless.kafka import Kafka
@@ -32,8 +32,11 @@ def make_job(config: Config, follower: str, generation: Generation, state: State
     log, parse, shape, retention = (_of_view if generation.build else _of_table)(config, generation, state)
     source = LogSource(log.topic, kafka_options(kafka.settings(), follower), tuple(parse), tuple(shape))
     spec = SinkSpec(generation.kind, settings, context)
-    checked = generation.number > 1 and not store.expires
-    return Job(follower, generation.view, generation.number, log, source, spec, retention, checked)
+    countable = not store.expires
+    checked = generation.number > 1 and countable
+    return Job(
+        follower, generation.view, generation.number, log, source, spec, retention, checked, countable, history(state)
+    )
 
 
 _Log = tuple[TopicLog, list[str], list[str], float]

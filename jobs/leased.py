@@ -15,8 +15,8 @@ from typing import Generic, Protocol, TypeVar
 from pyspark.sql import SparkSession
 
 from driftless.config import Config
-from driftless.control import State
-from driftless.errors import Fenced, SyncError
+from driftless.control import RENEWAL, State, history
+from driftless.errors import Fenced, LogLost, SyncError
 from driftless.kafka import Kafka
 from driftless.lease import Lease
 from driftless.quarantine import QuarantineLog
@@ -56,9 +56,15 @@ class Stands(Protocol):
 
 
 class Worker(Protocol):
-    """What a thread does until `stop` is set. `group`: the name of its Spark jobs, by which they can be cancelled."""
+    """What a thread does until `stop` is set. `group`: the name of its Spark jobs, by which they can be cancelled.
+
+    `history`: how often all tables had been read anew when what it goes on with was begun.
+    """
 
     stop: threading.Event
+
+    @property
+    def history(self) -> int: ...
 
     @property
     def group(self) -> str: ...
@@ -68,7 +74,7 @@ class Worker(Protocol):
 
     def run(self) -> None: ...
 
-    def fence(self, error: Fenced) -> None: ...
+    def fence(self, error: SyncError) -> None: ...
 
 
 class Running(Protocol):
@@ -118,6 +124,11 @@ class Leased(ABC, Generic[R]):
         for r in self._running.values():
             r.worker.stop.set()
 
+    def halt(self, error: SyncError) -> None:
+        """End everything with an error."""
+        for r in self._running.values():
+            r.worker.fence(error)
+
     def join(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         for r in self._running.values():
@@ -160,6 +171,7 @@ class Leased(ABC, Generic[R]):
                 if str(exc) != self._said:
                     self._said = str(exc)
                     _log.error("%s: %s", self.name, exc)
+        facts |= self._lost(state)
         changed = [r for r in self._running.values() if r.worker.progress.changed.is_set()]
         now = time.monotonic()
         if not facts and now - self._written < (TELL_SECONDS if changed else RENEW_SECONDS):
@@ -180,6 +192,14 @@ class Leased(ABC, Generic[R]):
             # Ours to know at once; the reader of the topic brings the same a moment later.
             for key, value in facts.items():
                 state.set(key, value)
+
+    def _lost(self, state: State) -> Facts:
+        """What is to be kept of records that are gone: when the log has grown again, nothing shows it any more."""
+        for r in self._running.values():
+            error = r.worker.progress.error
+            if isinstance(error, LogLost) and r.worker.history == history(state) and state.get(RENEWAL) is None:
+                return {RENEWAL: {"what": str(error), "history": False}}
+        return {}
 
     def _standing(self) -> Facts:
         return {self._key(n): r.worker.progress.to_json() for n, r in self._running.items()}

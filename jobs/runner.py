@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 
 from driftless import names
 from driftless.config import Config
-from driftless.control import Control, State
+from driftless.control import Control, State, history
 from driftless.errors import SourceError, SyncError
 from driftless.generation import define, newest
 from driftless.kafka import Kafka
@@ -62,6 +62,7 @@ class Runner:
         self._memory = memory
         self._stop = threading.Event()
         self._under_way = False
+        self._halted: SyncError | None = None
         self.progress: list[Progress | BuildProgress] = []
 
     def end(self) -> bool:
@@ -71,6 +72,10 @@ class Runner:
         """
         self._stop.set()
         return self._under_way
+
+    def halt(self, error: SyncError) -> None:
+        """Have everything end with an error, because the log cannot be trusted any more. Any thread may ask."""
+        self._halted = error
 
     def run(
         self,
@@ -134,14 +139,20 @@ class Runner:
         until: Callable[[State], bool],
     ) -> None:
         """Turn after turn until all have ended, then give every lease back."""
-        behind_at = time.monotonic()
+        behind_at, begun = time.monotonic(), history(reader.state)
         while any(f.alive for f in followers):
             time.sleep(TURN_SECONDS)
             try:
                 reader.poll()
             except (SyncError, KafkaException) as exc:
                 _log.info("the control topic cannot be read: %s", exc)
+            if history(reader.state) != begun:
+                self._halted = SourceError("all tables are read anew", hint="start the run again")
+                for progress in (p for p in self.progress if isinstance(p, Progress)):
+                    progress.marker = None  # changes are missing before it
             for f in followers:
+                if self._halted is not None:
+                    f.halt(self._halted)
                 f.tick(reader.state)
             if not all(_caught_up(p, until_lsn) for f in followers for p in f.progress):
                 behind_at = time.monotonic()

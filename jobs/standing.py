@@ -18,7 +18,11 @@ from jobs.apply import LogSource, SinkSpec
 
 @dataclass(frozen=True)
 class Job:
-    """What to follow, into what. `retention`: seconds for which the log keeps deletes. `checked`: count when built."""
+    """What to follow, into what. `retention`: seconds for which the log keeps deletes. `checked`: count when built;
+    `countable`: that means anything, since no document expires.
+
+    `history`: of the source, in which positions are claimed.
+    """
 
     follower: str
     view: str
@@ -28,6 +32,8 @@ class Job:
     spec: SinkSpec
     retention: float
     checked: bool = False
+    countable: bool = True
+    history: int = 0
 
 
 @dataclass
@@ -112,6 +118,7 @@ class Checkpoint:
     marker: Marker | None
     at_head: float
     built: bool = False
+    history: int = 0
 
     def to_text(self) -> str:
         marker = None if self.marker is None else [self.marker.lsn, self.marker.time]

@@ -26,7 +26,7 @@ def truncated(kafka: Kafka, log: TopicLog, truncation: Truncation) -> TopicLog:
     has a lower LSN than the trigger's message; what was written later has its LSN, which is that of the message's end,
     or a higher one. Raises SourceUnavailable where a transaction is still open in Kafka.
     """
-    ends = _decided_ends(kafka, log)
+    ends = decided_ends(kafka, log)
     floors = dict(ends)
     begin = kafka.offsets_at(log.topic, log.partitions, truncation.time - CLOCKS)
     left = {p for p, end in ends.items() if begin[p] < end}
@@ -53,7 +53,7 @@ def truncated(kafka: Kafka, log: TopicLog, truncation: Truncation) -> TopicLog:
     return log.begin(floors, f"TRUNCATE at {format_lsn(truncation.lsn)}", truncation.lsn)
 
 
-def _decided_ends(kafka: Kafka, log: TopicLog) -> Offsets:
+def decided_ends(kafka: Kafka, log: TopicLog) -> Offsets:
     """Committed ends behind everything that has been written by now: the truncation's own transaction, too."""
     written = kafka.written_ends({log.topic: log.partitions})[log.topic]
     deadline = time.monotonic() + DECIDED_SECONDS

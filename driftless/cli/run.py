@@ -13,7 +13,7 @@ import typer
 
 from driftless.cli import complete
 from driftless.cli.base import SYNC, File, app, err, interrupt, load, reach, say
-from driftless.cli.watch import CatalogueWatch
+from driftless.cli.watch import SourceWatch
 from driftless.config import Config
 from driftless.errors import ConfigError, SourceError
 from driftless.yamlfile import did_you_mean
@@ -96,7 +96,8 @@ def run_here(
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
-    watch = CatalogueWatch(config)
+    watch = SourceWatch(config, runner.halt)
+    watch.look()
     watch.start()
     try:
         with show(runner.progress, err):

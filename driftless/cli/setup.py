@@ -11,6 +11,11 @@ from driftless.cli.base import NO, SYNC, YES, File, Json, app, err, load, out, r
 from driftless.config import Config
 from driftless.errors import ConfigError, SinkUnavailable, SyncError
 
+Anew = Annotated[
+    bool,
+    typer.Option("--anew", help="Read all tables anew, also where the source is another server."),
+]
+
 
 def _secret(config: Config, password: object, *, store: bool) -> str | None:
     """The reference by which the Connect worker finds the password; for the local stack, kept where it can."""
@@ -32,10 +37,10 @@ def _secret(config: Config, password: object, *, store: bool) -> str | None:
     return f"${{dir:{stack.secrets_dir}:{config.name}}}"
 
 
-def _findings(config: Config, places: Any) -> tuple[list[Any], bool]:
+def _findings(config: Config, places: Any, *, anew: bool = False) -> tuple[list[Any], bool]:
     from connectors.check import Finding, check
 
-    findings = check(config, places)
+    findings = check(config, places, anew=anew)
     for name, follower in config.followers.items():
         table = places.source.table(config.table_of(name))
         if table is None:
@@ -81,14 +86,14 @@ def check(file: File = SYNC, as_json: Json = False) -> None:
     raise typer.Exit(NO if fatal else YES)
 
 
-def _plan(config: Config, places: Any, *, store_secret: bool) -> list[Any]:
+def _plan(config: Config, places: Any, *, store_secret: bool, anew: bool) -> list[Any]:
     from connectors.plan import make_plan
 
-    findings, _ = _findings(config, places)
+    findings, _ = _findings(config, places, anew=anew)
     if wrong := [str(finding) for finding in findings if finding.fatal and not finding.planned]:
         raise ConfigError(*wrong)
     secret = _secret(config, places.source.parameters.get("password"), store=store_secret)
-    return make_plan(config, places, secret)
+    return make_plan(config, places, secret, anew=anew)
 
 
 @app.command()
@@ -97,6 +102,7 @@ def plan(
     as_json: Json = False,
     sql: Annotated[bool, typer.Option("--sql", help="Only what the database needs, for a DBA to run.")] = False,
     values: Annotated[bool, typer.Option("--values", help="Show documents with the values of a row.")] = False,
+    anew: Anew = False,
 ) -> None:
     """Show what `apply` would do, and a document of each view. Exits 1 when it would do anything.
 
@@ -113,7 +119,7 @@ def plan(
 
     config = load(file)
     with reach(config) as places:
-        actions = _plan(config, places, store_secret=False)
+        actions = _plan(config, places, store_secret=False, anew=anew)
         found = {} if sql else samples(config, places.source, values=values)
     if sql:
         for action in actions:
@@ -139,14 +145,18 @@ def _changes(actions: list[Any]) -> dict[str, Any]:
 
 
 @app.command()
-def apply(file: File = SYNC, as_json: Json = False) -> None:
+def apply(file: File = SYNC, as_json: Json = False, anew: Anew = False) -> None:
     """Make publication, topics, connector and followers as the configuration says. Again: changes nothing.
 
+    Where changes are missing from the log (a lost slot, a table that left the publication), it has tables read anew.
+
     Example: `driftless apply`
+
+    After the server was restored, or a standby promoted: `driftless apply --anew`
     """
     config = load(file)
     with reach(config, admin=True) as places:
-        actions = _plan(config, places, store_secret=True)
+        actions = _plan(config, places, store_secret=True, anew=anew)
         for action in actions:
             if not as_json:
                 out.print(f"  {action}", markup=False, soft_wrap=True)

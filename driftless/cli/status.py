@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -15,7 +16,9 @@ from rich.text import Text
 from driftless.cli import complete
 from driftless.cli.base import NO, SYNC, UNREACHABLE, YES, File, Json, app, chosen, control_of, err, load, out, say
 from driftless.config import Config
+from driftless.control import State
 from driftless.errors import ConfigError, SourceUnavailable
+from driftless.kafka import Kafka
 from driftless.lsn import parse_lsn
 from driftless.status import SourceStatus, status
 
@@ -38,10 +41,30 @@ def _facts(config: Config) -> dict[str, Any]:
                 slot.lag_bytes if slot else None,
                 postgres.clock(),
                 dict(changes(config, postgres, state)),
+                list(_source_troubles(config, control.kafka, postgres, state)),
             )
     except SourceUnavailable as exc:
         say(str(exc))
     return status(config, state, source, control.now())
+
+
+def _source_troubles(config: Config, kafka: Kafka, postgres: Any, state: State) -> Iterator[str]:
+    from connectors.connect import Connect
+    from connectors.guard import topic_troubles, troubles
+    from driftless import names
+
+    connect = Connect(config.connect.url)
+    yield from map(str, troubles(config, postgres, connect, state))
+    yield from map(str, topic_troubles(config, kafka, state))
+    try:
+        found, cause = connect.state(names.connector(config.name))
+    except SourceUnavailable as exc:
+        yield str(exc)
+        return
+    if found == "FAILED":
+        yield f"the connector has failed: {cause}; `driftless apply` starts it again"
+    elif found != "RUNNING":
+        yield f"the connector is {found}"
 
 
 @app.command(name="status")
@@ -72,13 +95,15 @@ def status_command(
         out.print(_shown(facts), soft_wrap=True)
     if facts["source"]["lsn"] is None:
         raise typer.Exit(UNREACHABLE)
-    raise typer.Exit(NO if any(f["state"] == "failed" for f in (*facts["followers"], *facts["views"])) else YES)
+    failed = any(f["state"] == "failed" for f in (*facts["followers"], *facts["views"]))
+    raise typer.Exit(NO if failed or facts["source"]["trouble"] else YES)
 
 
 def _shown(facts: dict[str, Any]) -> Group:
     """The table, and below it what has changed at the source, and what followers wait for or ended with."""
     changed = facts["source"]["changed"].items()
-    lines = [f"{table} changed: {reason}; see `driftless plan`" for table, reason in changed]
+    lines = [facts["source"]["trouble"]] if facts["source"]["trouble"] else []
+    lines += [f"{table} changed: {reason}; see `driftless plan`" for table, reason in changed]
     lines += [_built(view) for view in facts["views"] if "trouble" in view]
     lines += [f"{follower['name']}: {follower['trouble']}" for follower in facts["followers"] if follower["trouble"]]
     return Group(_grid(facts), *map(Text, lines))

@@ -1,41 +1,85 @@
-"""A watch on the source's catalogue beside a run: what DDL does is not in the log."""
+"""A watch on the source beside a run: what DDL does is not in the log, nor what is missing from it."""
 
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from driftless.cli.base import control_of, say
 from driftless.config import Config
-from driftless.errors import SyncError
+from driftless.errors import SourceError, SourceUnavailable, SyncError
 
-SECONDS = 10.0
+if TYPE_CHECKING:
+    from connectors.guard import Trouble
+    from connectors.postgres import Postgres
+
+SECONDS = 2.0
+CATALOGUE_SECONDS = 10.0
 
 
-class CatalogueWatch(threading.Thread):
-    """Says once of each table that it is no longer as it was registered, and what to do. Followers need no database,
-    so one that cannot be reached is no trouble here.
+class SourceWatch(threading.Thread):
+    """Ends a run where the log cannot be trusted any more, and says once of each table that it is no longer as it was
+    registered. Followers need no database, so one that cannot be reached is no trouble here.
     """
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(name="catalogue", daemon=True)
+    def __init__(self, config: Config, halt: Callable[[SyncError], None]) -> None:
+        super().__init__(name="source", daemon=True)
         self._config = config
+        self._halt = halt
+        self._control = control_of(config)
+        self._source: Postgres | None = None
+        self._said: set[tuple[str, str]] = set()
+        self._catalogue_at = time.monotonic() + CATALOGUE_SECONDS
         self._ended = threading.Event()
 
     def stop(self) -> None:
         self._ended.set()
 
-    def run(self) -> None:
-        from connectors.catalogue import changes
+    def look(self) -> None:
+        """Raise SourceError where something is wrong now. It is kept in the control topic, whatever comes after it."""
+        from connectors.connect import Connect
+        from connectors.guard import standing, troubles
         from connectors.postgres import Postgres
 
-        said: set[tuple[str, str]] = set()
-        control = control_of(self._config)
+        state = self._control.read()
+        found: list[Trouble] = []
+        try:
+            if self._source is None:
+                self._source = Postgres(self._config.source.dsn)
+            found = list(troubles(self._config, self._source, Connect(self._config.connect.url), state))
+            if time.monotonic() >= self._catalogue_at:
+                self._catalogue_at = time.monotonic() + CATALOGUE_SECONDS
+                self._tell_of_tables(self._source)
+        except SyncError:
+            self._forget_source()
+            found = [trouble for trouble in (standing(state),) if trouble]
+        for trouble in found:
+            if trouble.renewal and standing(state) is None:
+                self._control.write(trouble.fact())
+            raise SourceError(trouble.what, hint=trouble.hint)
+
+    def _forget_source(self) -> None:
+        if self._source is not None:
+            self._source.close()
+        self._source = None
+
+    def _tell_of_tables(self, source: Postgres) -> None:
+        from connectors.catalogue import changes
+
+        found = set(changes(self._config, source, self._control.read()))
+        for table, reason in sorted(found - self._said):
+            say(f"{table} changed: {reason}; `driftless plan` shows what that means, `driftless apply` follows it")
+        self._said = found
+
+    def run(self) -> None:
         while not self._ended.wait(SECONDS):
             try:
-                with Postgres(self._config.source.dsn) as source:
-                    found = set(changes(self._config, source, control.read()))
-            except SyncError:
-                continue
-            for table, reason in sorted(found - said):
-                say(f"{table} changed: {reason}; `driftless plan` shows what that means, `driftless apply` follows it")
-            said = found
+                self.look()
+            except SourceUnavailable:
+                continue  # Kafka is away, which followers tell of
+            except SyncError as exc:
+                self._halt(exc)
+                break
+        self._forget_source()

@@ -20,7 +20,7 @@ from driftless.views.tree import View
 class Build:
     """`epochs`: of its tables' logs, by table, at whose floors it begins. `why` it was begun.
 
-    `log`: its own topic; None before that is made.
+    `log`: its own topic; None before that is made. `history`: how often all tables had been read anew by then.
     """
 
     number: int
@@ -30,6 +30,7 @@ class Build:
     retention: float
     why: str = ""
     log: TopicLog | None = None
+    history: int = 0
 
     def is_what(self, wanted: Build) -> bool:
         """Whether it holds what another would."""
@@ -49,6 +50,7 @@ class Build:
             "retention": self.retention,
             "why": self.why,
             "log": log,
+            "history": self.history,
         }
 
     @classmethod
@@ -62,6 +64,7 @@ class Build:
             float(data["retention"]),
             data["why"],
             log,
+            data.get("history", 0),
         )
 
     def with_topic(self, kafka: Kafka, pipeline: str) -> Build:

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from driftless.errors import Fenced, SourceError, SourceUnavailable
-from driftless.registry import same_topic
+from driftless.errors import LogLost, SourceUnavailable, SyncError
+from driftless.registry import APPLY
 from driftless.views.build import Build
 from jobs.frontier import Frontier
+from jobs.ground import Ground
 from jobs.leased import Shared, name_jobs, shown
 from jobs.views.cuts import Cut, CutReader, cut_text, marker_of
 from jobs.views.publish import Publisher
@@ -71,6 +72,10 @@ class Builder:
         self._expire_at = time.monotonic() + EXPIRE_SECONDS
 
     @property
+    def history(self) -> int:
+        return self.build.history
+
+    @property
     def group(self) -> str:
         """The name of its Spark jobs, by which they can be cancelled."""
         shard = f"/{self._shard}" if self._shard else ""
@@ -84,7 +89,8 @@ class Builder:
             while not self.stop.is_set():
                 try:
                     self._build()
-                    self.progress.state = "stopped"
+                    if self.progress.error is None:
+                        self.progress.state = "stopped"
                 except RowsLost as exc:
                     _log.warning("%s: %s", self.group, exc)  # opened again, it is filled from the log
                 except SourceUnavailable as exc:
@@ -95,15 +101,16 @@ class Builder:
                     self.stop.wait(pause)
                     pause = min(pause * 2, RETRY_SECONDS)
 
-    def fence(self, error: Fenced) -> None:
-        """Stop at once: another runner holds the lease."""
+    def fence(self, error: SyncError) -> None:
+        """Stop at once: another runner holds the lease, or the log cannot be trusted any more."""
         self.progress.error, self.progress.state = error, "failed"
         self.stop.set()
 
     def _build(self) -> None:
         """One life of the row store and the producer, to be begun anew after whatever may pass."""
-        for t in self._logs:
-            same_topic(self._kafka, t.log)
+        assert self.build.log is not None
+        self._ground = Ground(self._kafka, [*(t.log for t in self._logs), self.build.log])
+        self._ground.check()
         cuts = CutReader(self._kafka, self._pipeline, {t.log.topic: t.log.partitions for t in self._logs})
         self._confirm()  # opening a producer fences whoever has one
         publisher = Publisher(self._kafka, self._pipeline, self.build, self._shard)
@@ -119,6 +126,7 @@ class Builder:
                 (topic, p): max(known.get((self._ids[topic], p), 0), offset) for (topic, p), offset in floor.items()
             }
             while not self.stop.is_set():
+                self._ground.check()
                 self._step(store, reader, cuts, publisher)
         finally:
             reader.close()
@@ -132,10 +140,10 @@ class Builder:
         try:
             store = SqliteRows(self.path, self.build.view, self._shard)
             known = {topic_id for topic_id, _ in store.positions()}
-            if known <= {*self._ids.values(), log.topic_id}:
+            why = self._too_old(store) if known <= {*self._ids.values(), log.topic_id} else "it is of other topics"
+            if not why:
                 return store
             store.close()
-            why = "it was filled from other topics"
         except RowsLost as exc:
             why = str(exc)
         fresh = SqliteRows.create(self.path, self.build.view, self._shard)
@@ -143,6 +151,16 @@ class Builder:
             _log.warning("%s: %s; it is filled from the log again, and only what differs is published", self.group, why)
             fresh.seed(publisher.published())
         return fresh
+
+    def _too_old(self, store: SqliteRows) -> str:
+        """Why rows cannot be gone on with, though they are whole: the log may have forgotten what was deleted since.
+
+        The clocks of two machines may differ by minutes; retention is counted in days.
+        """
+        text = store.frontier()
+        if text is None or time.time() - marker_of(text).time <= self.build.retention / 1000:
+            return ""
+        return "it has not been kept up for longer than the log keeps deletes"
 
     # -- one step -----------------------------------------------------------------------------------------------
 
@@ -165,9 +183,10 @@ class Builder:
         behind = [place for place, end in progress.ends.items() if end < progress.positions[place]]
         if behind:
             topic, partition = behind[0]
-            raise SourceError(
-                f"{topic}/{partition} ends at {progress.ends[behind[0]]}, before what the view has taken in",
-                hint="the broker lost records, or the topic was made anew; `driftless check` says which",
+            raise LogLost(
+                f"{topic}/{partition} ends at {progress.ends[behind[0]]}, before what the view has taken in: "
+                "the broker lost records",
+                hint=APPLY,
             )
         part = reader.read(cut, progress.positions)
         kept = {(self._ids[topic], p): position for (topic, p), position in part.reached.items()}
@@ -227,7 +246,8 @@ class Builder:
         progress.changed.set()
 
     def _truncated(self) -> bool:
-        return any(self._shared.frontiers.truncation(t.log) is not None for t in self._logs)
+        frontiers = self._shared.frontiers
+        return any(frontiers.truncation(t.log) is not None or frontiers.read_anew(t.log) for t in self._logs)
 
     def _heed_what_waits(self, now: float) -> None:
         """Tell of rows whose transaction does not end."""

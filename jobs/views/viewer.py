@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass, replace
 
 from driftless import names
-from driftless.control import Fact, State
+from driftless.control import Fact, State, history
 from driftless.errors import SourceError
 from driftless.generation import generations
 from driftless.lease import Lease
@@ -118,7 +118,7 @@ class Viewer(Leased[_Running]):
         if not why:
             return {}
         _log.warning("view %s: %s; it is built anew from there", self.view, why)
-        fresh = replace(newest, number=newest.number + 1, epochs=epochs, why=why, log=None)
+        fresh = replace(newest, number=newest.number + 1, epochs=epochs, why=why, log=None, history=history(state))
         fresh = fresh.with_topic(self._shared.kafka, self._shared.config.name)
         return {fresh.key: fresh.to_json()}
 

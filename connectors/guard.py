@@ -1,0 +1,152 @@
+"""What a pipeline's log rests on, looked at again and again: the server, its history, the slot, the publication.
+
+Where one of these is not what it was, changes may be missing from the log, and no record says so. Whoever follows then
+stops, and `driftless apply` has the tables read anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from connectors.catalogue import not_carried
+from connectors.connect import Connect
+from connectors.postgres import Postgres, Slot
+from driftless import names
+from driftless.config import Config
+from driftless.control import RENEWAL, State
+from driftless.errors import SourceError, SourceUnavailable
+from driftless.kafka import Kafka
+from driftless.lsn import format_lsn, parse_lsn
+from driftless.registry import keeps_all, registered_log, same_topic
+from driftless.views.build import newest_build
+
+APPLY = "run `driftless apply`: it has the tables read anew, then start the run again"
+ANEW = "if source.dsn leads where it should, run `driftless apply --anew`: it has everything read anew from there"
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why the log can no longer be trusted. `renewal`: all tables must be read anew, not some alone.
+
+    `history`: the source is another server, or its log was written twice over.
+    """
+
+    what: str
+    hint: str = APPLY
+    renewal: bool = True
+    history: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.hint}"
+
+    def fact(self) -> dict[str, dict[str, object] | None]:
+        """What to write into the control topic."""
+        return {RENEWAL: {"what": self.what, "history": self.history}}
+
+
+def standing(state: State) -> Trouble | None:
+    """What somebody has found before, and nobody has mended."""
+    fact = state.get(RENEWAL)
+    if fact is None:
+        return None
+    history = bool(fact["history"])
+    return Trouble(str(fact["what"]), ANEW if history else APPLY, history=history)
+
+
+def troubles(config: Config, source: Postgres, connect: Connect, state: State) -> Iterator[Trouble]:
+    """Everything that is wrong now. Nothing before the pipeline was applied.
+
+    What was told is read before what is there: so an honest source is never found behind.
+    """
+    if state.get("pipeline/identity") is None:
+        return
+    found = _history(source, state)
+    if found is None and (before := standing(state)) is not None:
+        found = before
+    if found is not None:
+        yield found
+        return
+    slot = source.slot(names.slot(config.name))
+    read = _read(config, connect, state)
+    if read.position > source.lsn():
+        yield Trouble(
+            f"the source's log ends at {format_lsn(source.lsn())}, and it has been read up to "
+            f"{format_lsn(read.position)}: the server was restored from an older state",
+            ANEW,
+            history=True,
+        )
+        return
+    yield from _slot(names.slot(config.name), slot, read)
+    yield from _publication(config, source, state)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """`stored`: what Connect keeps as the position to go on from; None where it keeps none, or cannot be asked.
+
+    `position`: the furthest that anything was read. `captures`: there is a connector.
+    """
+
+    stored: int | None
+    position: int
+    captures: bool
+
+
+def _read(config: Config, connect: Connect, state: State) -> _Read:
+    claimed = [fact.value.get("applied_lsn") for key, fact in state.facts.items() if key.startswith("follower/")]
+    furthest = max((parse_lsn(str(lsn)) for lsn in claimed if lsn is not None), default=0)
+    try:
+        stored, captures = connect.position(names.connector(config.name))
+    except SourceUnavailable:
+        return _Read(None, furthest, captures=True)
+    return _Read(stored, max(furthest, stored or 0), captures)
+
+
+def _history(source: Postgres, state: State) -> Trouble | None:
+    known, found = state.get("pipeline/identity") or {}, source.identity()
+    changed = ", ".join(
+        f"{key} was {known.get(key)}, is {value}" for key, value in found.items() if known.get(key) != value
+    )
+    if not changed:
+        return None
+    what = f"this is not the database that the pipeline was made for: {changed}"
+    return Trouble(what, ANEW, history=True)
+
+
+def _slot(name: str, slot: Slot | None, read: _Read) -> Iterator[Trouble]:
+    if slot is None and read.captures and read.position:
+        yield Trouble(f"the slot {name} is gone: changes since {format_lsn(read.position)} may be missing")
+    elif slot is not None and slot.wal_status == "lost":
+        yield Trouble(f"the slot {name} is lost: the log that it needs has been removed ({slot.invalidated})")
+    elif slot is not None and read.stored and slot.confirmed is not None and slot.confirmed > read.stored:
+        yield Trouble(
+            f"the slot {name} was moved to {format_lsn(slot.confirmed)} by something else, and Connect has read up to "
+            f"{format_lsn(read.stored)}: what lies between is missing"
+        )
+
+
+def _publication(config: Config, source: Postgres, state: State) -> Iterator[Trouble]:
+    publication = names.publication(config.name)
+    carried = source.carried(publication)
+    for name in config.source.tables:
+        if state.get(f"epochs/{name}") is None:
+            continue
+        if reason := not_carried(state.get(f"carried/{name}"), carried.get(name)):
+            yield Trouble(f"{name}: {reason}", renewal=False)
+
+
+def topic_troubles(config: Config, kafka: Kafka, state: State) -> Iterator[Trouble]:
+    """Topics that are not what was registered. They stop those alone who read them."""
+    logs = [registered_log(state, name) for name in config.source.tables]
+    logs += [build.log for name in config.views if (build := newest_build(state, name)) is not None]
+    for log in logs:
+        if log is None:
+            continue
+        try:
+            same_topic(kafka, log)
+            keeps_all(kafka, log)
+        except SourceUnavailable:
+            raise
+        except SourceError as exc:
+            yield Trouble(str(exc), exc.hint, renewal=False)

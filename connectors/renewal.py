@@ -1,0 +1,90 @@
+"""Begin anew where the source's log has a gap: Connect forgets its position, and Debezium reads all tables again.
+
+Whoever runs finds that snapshot told in the log, begins an epoch of each table there and builds its followers from it.
+So nothing has to be kept of the gap, and an interrupted renewal is begun again or goes on by itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from connectors.connector import topic_plan
+from connectors.guard import Trouble, troubles
+from connectors.places import Action, Places
+from driftless import names
+from driftless.config import Config
+from driftless.control import RENEWAL, State, history
+from driftless.errors import SourceError
+from driftless.kafka import Kafka
+
+STOP_SECONDS = 60.0
+
+
+def plan_renewal(config: Config, places: Places, state: State, *, anew: bool) -> list[Action]:
+    """What has all tables read anew, where that is called for or wanted. It leaves the connector stopped."""
+    found = [t for t in troubles(config, places.source, places.connect, state) if t.renewal]
+    if not found and anew and places.connect.config(names.connector(config.name)) is not None:
+        found = [Trouble("this was asked for")]
+    if not found:
+        return []
+    return [Action("read anew", "all tables", found[0].what, do=_renew(config, places, found[0]))]
+
+
+def _renew(config: Config, places: Places, trouble: Trouble) -> Callable[[], None]:
+    def renew() -> None:
+        connector, slot = names.connector(config.name), names.slot(config.name)
+        places.control.write(trouble.fact())  # until it is done, whatever becomes of this process
+        places.connect.stop(connector)
+        stop_by(places, slot, connector)
+        places.connect.forget(connector)
+        if places.source.slot(slot) is not None:
+            places.source.drop_slot(slot)
+        if trouble.history:
+            # Positions of another history may be higher than all that come.
+            for topic in (names.message_topic(config.name), names.transaction_topic(config.name)):
+                partitions, settings = topic_plan(config)[topic]
+                remake(places.kafka, topic, partitions, settings)
+        state = places.control.read()
+        identity = {**places.source.identity(), "history": history(state) + 1}
+        places.control.write({**_withdrawn(state), "pipeline/identity": identity, RENEWAL: None})
+
+    return renew
+
+
+def _withdrawn(state: State) -> dict[str, dict[str, object] | None]:
+    """No follower has reached a position any more that it claimed: changes are missing before it."""
+    claims = {
+        key: {**fact.value, "applied_lsn": None, "marker_time": None}
+        for key, fact in state.facts.items()
+        if key.startswith("follower/")
+    }
+    return {**claims, **dict.fromkeys(key for key in state.facts if key.startswith("build/"))}
+
+
+def stop_by(places: Places, slot: str, connector: str) -> None:
+    """Return once a connector that was told to stop has left its slot."""
+    deadline = time.monotonic() + STOP_SECONDS
+    while True:
+        found = places.source.slot(slot)
+        if places.connect.state(connector)[0] in ("STOPPED", "UNASSIGNED") and (found is None or not found.active):
+            return
+        if time.monotonic() > deadline:
+            raise SourceError(
+                f"the slot {slot} is still in use {STOP_SECONDS:.0f} s after the connector was stopped",
+                hint="something else reads from it: end that, then `driftless apply` goes on",
+            )
+        time.sleep(0.2)
+
+
+def remake(kafka: Kafka, topic: str, partitions: int, settings: dict[str, str]) -> None:
+    """Delete a topic and make it again, empty."""
+    old = kafka.topic(topic)
+    kafka.delete(topic)
+    deadline = time.monotonic() + STOP_SECONDS
+    while (found := kafka.topic(topic)) is None or (old is not None and found.id == old.id):
+        if found is None:
+            kafka.create(topic, partitions, settings)
+        if time.monotonic() > deadline:
+            raise SourceError(f"the topic {topic} could not be made anew", hint="`driftless apply` tries again")
+        time.sleep(0.2)

@@ -1,0 +1,34 @@
+"""When Debezium reads all tables: what it tells of that on the notification topic.
+
+It does so once for a new pipeline, and again whenever it finds no position to go on from: after it was killed in that
+reading, or when Connect has lost the position. What was deleted meanwhile is then told by no record.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Seconds since 1970 by the clock of the Connect worker, which stamps the records too. `ended`: None before.
+
+    What it has read lies at or behind the first record of each partition that is not older than `begun`.
+    """
+
+    begun: float
+    ended: float | None = None
+
+
+def next_reading(known: Reading | None, value: bytes) -> Reading | None:
+    """The newest reading once this record of the notification topic is known."""
+    told = json.loads(value)
+    if told.get("aggregate_type") != "Initial Snapshot":
+        return known
+    at = told["timestamp"] / 1000
+    if told["type"] == "STARTED":
+        return Reading(at)
+    if told["type"] == "COMPLETED" and known is not None:
+        return replace(known, ended=at)
+    return known

@@ -1,0 +1,117 @@
+"""Where Debezium has read all tables anew, an epoch of each begins: what was deleted before is told by no record."""
+
+from __future__ import annotations
+
+import logging
+
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from driftless import names
+from driftless.control import Control
+from driftless.errors import SourceError, SourceUnavailable
+from driftless.kafka import Kafka, Offsets
+from driftless.reading import Reading, next_reading
+from driftless.registry import TopicLog
+from jobs.truncation import ANSWER_SECONDS, decided_ends
+
+_log = logging.getLogger(__name__)
+WHY = "the connector has read all tables anew"
+
+
+class Readings:
+    """What the notification topic tells, and the epochs that follow from it. Whoever computes them, they are the same.
+
+    Not to be shared between threads, but for `covers`.
+    """
+
+    def __init__(self, kafka: Kafka, pipeline: str) -> None:
+        self._kafka = kafka
+        self._control = Control(kafka, pipeline)
+        self._topic = names.notification_topic(pipeline)
+        self._heard = 0
+        self._newest: Reading | None = None
+        self._accounted: Reading | None = None
+        self._harmless = frozenset[str]()
+        """Topics whose epoch had begun with or after the newest reading, though it does not say so."""
+
+    def hear(self) -> bool:
+        """Read what is new; False where some of it is not decided yet."""
+        written = self._kafka.written_ends({self._topic: 1})[self._topic][0]
+        if written == self._heard:
+            return True
+        end = self._kafka.committed_ends(self._topic, 1)[0]
+        begin = self._heard if self._heard <= end else 0
+        begin = max(begin, self._kafka.beginnings(self._topic, 1)[0])
+        for message in self._kafka.read_to_end(self._topic, begin=begin, isolation="read_committed"):
+            self._newest = next_reading(self._newest, message.value() or b"{}")
+        self._heard = end
+        return end >= written
+
+    def covers(self, topic: str, read: float) -> bool:
+        """Whether a log may be followed to its end that began with the reading at `read`: no newer one has begun."""
+        newest = self._newest
+        return newest is None or newest.begun <= read or (newest == self._accounted and topic in self._harmless)
+
+    def account(self, written: float) -> None:
+        """Register the epochs of the newest reading, once it has ended and a marker was written after it."""
+        newest = self._newest
+        if newest is None or newest == self._accounted or newest.ended is None or written < newest.ended:
+            return
+        state = self._control.read()
+        logs = {name: TopicLog.from_json(fact.value) for name, fact in state.under("epochs").items()}
+        behind = {name: log for name, log in logs.items() if log.newest.read < newest.begun}
+        floors = {}
+        for name, log in behind.items():
+            read = state.get(f"read/{name}")
+            known = read is not None and float(str(read["at"])) >= newest.begun
+            floors[name] = None if known else self._floors(log, newest)
+        lsn = max((self._lsn(behind[name], found) for name, found in floors.items() if found is not None), default=0)
+        facts: dict[str, dict[str, object] | None] = {}
+        for name, found in floors.items():
+            if found is None:
+                facts[f"read/{name}"] = {"at": newest.ended}
+            else:
+                _log.warning("%s: %s: a new epoch begins", name, WHY)
+                facts |= behind[name].begin(found, WHY, lsn, newest.ended).fact(name)
+        if facts:
+            self._control.write(facts)
+        self._harmless = frozenset(behind[name].topic for name, found in floors.items() if found is None)
+        self._accounted = newest
+
+    def _floors(self, log: TopicLog, reading: Reading) -> Offsets | None:
+        """The first offset of each partition that the reading wrote; None where nothing of the epoch lies before."""
+        decided_ends(self._kafka, log)
+        floors = self._kafka.offsets_at(log.topic, log.partitions, reading.begun)
+        first = {p: self._first(log, p, log.floor[p], floor) for p, floor in floors.items() if floor > log.floor[p]}
+        if all(message is None for message in first.values()):
+            return None
+        return {p: max(floor, log.floor[p]) for p, floor in floors.items()}
+
+    def _lsn(self, log: TopicLog, floors: Offsets) -> int:
+        """The source's position that the rows were read at, if there are any."""
+        ends = self._kafka.committed_ends(log.topic, log.partitions)
+        for p, floor in floors.items():
+            message = self._first(log, p, floor, ends[p])
+            headers = dict((message and message.headers()) or [])
+            if headers.get("op") == b"r" and headers.get("lsn"):
+                return int(headers["lsn"] or 0)
+        return 0
+
+    def _first(self, log: TopicLog, partition: int, begin: int, end: int) -> Message | None:
+        """The first record of [begin, end) that is there still."""
+        if begin >= end:
+            return None
+        consumer = self._kafka.consumer(**{"enable.partition.eof": True})
+        try:
+            consumer.assign([TopicPartition(log.topic, partition, begin)])
+            message = consumer.poll(ANSWER_SECONDS)
+        finally:
+            consumer.close()
+        if message is None:
+            raise SourceUnavailable(f"Kafka gave no answer within {ANSWER_SECONDS:.0f} s while reading {log.topic}")
+        error = message.error()
+        if error is not None:
+            if error.code() != KafkaError._PARTITION_EOF:
+                raise SourceError(f"reading {log.topic}: {error.str()}")
+            return None
+        return message if (message.offset() or 0) < end else None

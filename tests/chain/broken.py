@@ -1,0 +1,131 @@
+"""What breaks the ground that a pipeline stands on, done as an operator's mistake or a failure would do it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from stack import Stack
+from tests.compare import OpenSearch
+from tests.pipeline import Job, Pipeline, until
+
+
+def rest(pipeline: Pipeline) -> OpenSearch:
+    """Plain HTTP with JSON is all that Connect needs."""
+    return OpenSearch(pipeline.endpoints.connect, "")
+
+
+def connector(pipeline: Pipeline) -> str:
+    return f"/connectors/driftless-{pipeline.name}"
+
+
+def slot(pipeline: Pipeline) -> str:
+    return "driftless_" + pipeline.name.replace("-", "_")
+
+
+def slot_row(pipeline: Pipeline) -> dict[str, Any] | None:
+    """The slot as Postgres shows it."""
+    query = "select to_jsonb(s) from pg_replication_slots s where slot_name = %s"
+    row = pipeline.connection.execute(query, (slot(pipeline),)).fetchone()
+    return None if row is None else dict(row[0])
+
+
+def leave_slot(pipeline: Pipeline) -> None:
+    """End whoever reads from the slot, whom Connect lets try again after seconds."""
+    held = "select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = %s and active"
+
+    def left() -> bool:
+        pipeline.connection.execute(held, (slot(pipeline),))
+        row = slot_row(pipeline)
+        return row is not None and not row["active"]
+
+    until("Debezium to leave its slot", left)
+
+
+def drop_slot(pipeline: Pipeline) -> None:
+    def dropped() -> bool:
+        leave_slot(pipeline)
+        try:
+            pipeline.connection.execute("select pg_drop_replication_slot(%s)", (slot(pipeline),))
+        except psycopg.errors.ObjectInUse:
+            return False
+        return True
+
+    until("the slot to be dropped", dropped)
+    assert slot_row(pipeline) is None
+
+
+@contextmanager
+def connector_stopped(pipeline: Pipeline) -> Iterator[None]:
+    """The connector's task is not there meanwhile, as while its worker is down."""
+    rest(pipeline).call("PUT", f"{connector(pipeline)}/stop")
+    until("the slot to be free", lambda: not (slot_row(pipeline) or {}).get("active"))
+    yield
+    rest(pipeline).call("PUT", f"{connector(pipeline)}/resume")
+
+
+class Copy:
+    """The server's data as they are now, to be put back later: a cold copy, as of a disk."""
+
+    def __init__(self, stack: Stack, folder: Path) -> None:
+        self._stack = stack
+        self._data = stack.folder / "data" / "postgres"
+        self._copy = folder / "postgres"
+        stack.stop("postgres")
+        copy_tree(self._data, self._copy)
+        stack.start("postgres")
+
+    def restore(self) -> None:
+        """The server forgets what has come since."""
+        self._stack.stop("postgres")
+        self._put_back()
+        self._stack.start("postgres")
+
+    def promote(self, dsn: str) -> None:
+        """A standby that has no more than the copy takes the server's place."""
+        self._stack.stop("postgres")
+        self._put_back()
+        signal = self._data / "standby.signal"
+        signal.touch()
+        owner = (self._data / "PG_VERSION").stat()
+        shutil.chown(signal, owner.st_uid, owner.st_gid)
+        self._stack.start("postgres")
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            assert connection.execute("select pg_is_in_recovery()").fetchone() == (True,)
+            assert connection.execute("select pg_promote(true, 30)").fetchone() == (True,)
+
+    def _put_back(self) -> None:
+        shutil.rmtree(self._data)
+        copy_tree(self._copy, self._data)
+
+
+def copy_tree(what: Path, to: Path) -> None:
+    """With owners and modes."""
+    shutil.copytree(what, to, symlinks=True, copy_function=_copy)
+    for path in (what, *(path for path in what.rglob("*") if path.is_dir())):
+        _own(to / path.relative_to(what), path)
+
+
+def _copy(what: str, to: str) -> str:
+    shutil.copy2(what, to)
+    _own(Path(to), Path(what))
+    return to
+
+
+def _own(path: Path, like: Path) -> None:
+    found = like.stat()
+    path.chmod(found.st_mode & 0o7777)
+    shutil.chown(path, found.st_uid, found.st_gid)
+
+
+def ends(job: Job, message: str, hint: str, seconds: float = 60) -> None:
+    """The run stops by itself, and says why and what to do."""
+    assert job.wait(seconds) == 1, job.output()
+    said = " ".join(job.output().split())
+    assert message in said, job.output()
+    assert hint in said, job.output()

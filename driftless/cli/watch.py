@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from driftless.cli.base import control_of, say
 from driftless.config import Config
 from driftless.errors import SourceError, SourceUnavailable, SyncError
+from driftless.request import ControlReader
 
 if TYPE_CHECKING:
     from connectors.guard import Trouble
     from connectors.postgres import Postgres
+    from driftless.control import State
 
 SECONDS = 2.0
 CATALOGUE_SECONDS = 10.0
@@ -29,6 +31,7 @@ class SourceWatch(threading.Thread):
         self._config = config
         self._halt = halt
         self._control = control_of(config)
+        self._reader: ControlReader | None = None
         self._source: Postgres | None = None
         self._said: set[tuple[str, str]] = set()
         self._catalogue_at = time.monotonic() + CATALOGUE_SECONDS
@@ -43,7 +46,10 @@ class SourceWatch(threading.Thread):
         from connectors.guard import standing, troubles
         from connectors.postgres import Postgres
 
-        state = self._control.read()
+        if self._reader is None:
+            self._reader = ControlReader(self._control)
+        self._reader.poll()
+        state = self._reader.state
         found: list[Trouble] = []
         try:
             if self._source is None:
@@ -51,7 +57,7 @@ class SourceWatch(threading.Thread):
             found = list(troubles(self._config, self._source, Connect(self._config.connect.url), state))
             if time.monotonic() >= self._catalogue_at:
                 self._catalogue_at = time.monotonic() + CATALOGUE_SECONDS
-                self._tell_of_tables(self._source)
+                self._tell_of_tables(self._source, state)
         except SyncError:
             self._forget_source()
             found = [trouble for trouble in (standing(state),) if trouble]
@@ -65,10 +71,10 @@ class SourceWatch(threading.Thread):
             self._source.close()
         self._source = None
 
-    def _tell_of_tables(self, source: Postgres) -> None:
+    def _tell_of_tables(self, source: Postgres, state: State) -> None:
         from connectors.catalogue import changes
 
-        found = set(changes(self._config, source, self._control.read()))
+        found = set(changes(self._config, source, state))
         for table, reason in sorted(found - self._said):
             say(f"{table} changed: {reason}; `driftless plan` shows what that means, `driftless apply` follows it")
         self._said = found
@@ -83,3 +89,5 @@ class SourceWatch(threading.Thread):
                 self._halt(exc)
                 break
         self._forget_source()
+        if self._reader is not None:
+            self._reader.close()

@@ -194,6 +194,38 @@ class Kafka:
         """Where the brokers have written to, decided or not: topic -> offsets, all in one request."""
         return self._offsets(topics, _LATEST, IsolationLevel.READ_UNCOMMITTED)
 
+    def leaders(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
+        """The number that each partition's present leader has: it rises with every change of leaders, and restart."""
+        wanted = {TopicPartition(topic, p): _LATEST for topic, count in topics.items() for p in range(count)}
+        found: dict[str, Offsets] = {topic: {} for topic in topics}
+        with _reachable(self._config.bootstrap):
+            for place, future in self._admin.list_offsets(wanted, request_timeout=TIMEOUT).items():
+                leader = future.result().leader_epoch
+                found[place.topic][place.partition] = -1 if leader is None else leader
+        return found
+
+    def cut(self, places: Mapping[tuple[str, int], tuple[int, int]]) -> list[tuple[str, int]]:
+        """Of these partitions, each with the offset that it was read up to and the leader at that time, those that
+        were cut off before there since; also where they have grown past it again.
+        """
+        consumer = self.consumer(**{"enable.partition.eof": True})
+        cut, left = [], set(places)
+        try:
+            consumer.assign([TopicPartition(*place, offset, leader_epoch=e) for place, (offset, e) in places.items()])
+            while left:
+                message = consumer.poll(TIMEOUT)
+                if message is None:
+                    raise SourceUnavailable(f"Kafka gave no answer within {TIMEOUT:.0f} s on whether logs were cut off")
+                error, place = message.error(), (message.topic(), message.partition())
+                if error is not None and error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
+                    cut.append(place)
+                elif error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    continue  # what may pass
+                left.discard(place)
+        finally:
+            consumer.close()
+        return sorted(place for place in cut if place in places)  # type: ignore[misc]
+
     def offsets_at(self, topic: str, partitions: int, time: float) -> Offsets:
         """The first offset of each partition whose record is not older than `time`, in seconds since 1970."""
         spec = OffsetSpec.for_timestamp(int(time * 1000))

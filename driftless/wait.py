@@ -11,23 +11,36 @@ from driftless.lsn import parse_lsn
 from driftless.request import ControlReader
 
 
-def wait_for(
-    control: Control, followers: Sequence[str], lsn: int, timeout: float, emit_marker: Callable[[], int]
-) -> list[str]:
-    """Return [] once every commit at or before `lsn` can be read from these followers, else who is late.
+class Positions:
+    """How far followers are, kept up while it is asked. Not to be shared between threads."""
 
-    Writes a marker itself, so that an idle source does not make anybody wait for the next heartbeat.
-    """
-    deadline = time.monotonic() + timeout
+    def __init__(self, control: Control) -> None:
+        self._reader = ControlReader(control)
 
-    def late(state: State) -> list[str]:
-        return [name for name in followers if not _has(state, name, lsn)]
+    def wait(self, followers: Sequence[str], lsn: int, timeout: float, emit_marker: Callable[[], int]) -> list[str]:
+        """Return [] once every commit at or before `lsn` can be read from these followers, else who is late.
 
-    with ControlReader(control) as reader:
-        if late(reader.state) and emit_marker() < lsn:
+        Writes a marker itself, so that an idle source does not make anybody wait for the next heartbeat.
+        """
+        deadline = time.monotonic() + timeout
+
+        def late(state: State) -> list[str]:
+            return [name for name in followers if not _has(state, name, lsn)]
+
+        self._reader.poll()
+        if late(self._reader.state) and emit_marker() < lsn:
             raise SourceError(f"the source has not reached the position {lsn:#x} itself")
-        reader.follow(lambda state: not late(state), deadline - time.monotonic())
-        return late(reader.state)
+        self._reader.follow(lambda state: not late(state), deadline - time.monotonic())
+        return late(self._reader.state)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def __enter__(self) -> Positions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _has(state: State, follower: str, lsn: int) -> bool:

@@ -186,6 +186,7 @@ class Follow:
             self._history = found.history
             progress.marker = None if self._bygone else found.marker
             self._at_head, progress.built = found.at_head, found.built
+            self._ground.leaders = {(log.topic, p): leader for p, leader in found.leaders.items()}
         else:
             self._at_head = time.time()
         begin = self._kafka.beginnings(log.topic, log.partitions)
@@ -215,7 +216,7 @@ class Follow:
             self.stop.wait(0.1)
             self._save_now_and_then()
             return
-        self._ground.check()
+        self._ground.check(self._read)
         self._check_store()
         progress.ends = self._kafka.committed_ends(log.topic, log.partitions)
         behind = [p for p, end in progress.ends.items() if end < progress.positions[p]]
@@ -243,6 +244,7 @@ class Follow:
                 self._idle = min(2 * self._idle, IDLE_MOST)
         self._step_again()
         self._check_away()
+        self._tell_what_holds_up()
         self._claim()
         self._save_now_and_then()
 
@@ -282,6 +284,18 @@ class Follow:
         to = dict(self.progress.positions)
         self.again = Again({p: min(max(begin.get(p, 0), self.progress.floor[p]), to[p]) for p in to}, to, only)
         return self.again
+
+    def _tell_what_holds_up(self) -> None:
+        said = self._ground.held_up(self.progress.held_up)
+        if bool(said) != bool(self.progress.held_up):
+            _log.warning("%s: %s", self.job.follower, said or "goes on")
+            self.progress.changed.set()
+        self.progress.held_up = said
+
+    def _read(self) -> dict[tuple[str, int], int]:
+        return (
+            {} if self._bygone else {(self.job.log.topic, p): offset for p, offset in self.progress.positions.items()}
+        )
 
     def _check_store(self) -> None:
         """Now and then, whether the store still keeps what it is given."""
@@ -364,6 +378,7 @@ class Follow:
             self._at_head,
             progress.built,
             self._history,
+            {p: leader for (_, p), leader in self._ground.leaders.items()},
         ).to_text()
         self._saving = beside(partial(self._write, text))
 

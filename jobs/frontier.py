@@ -146,7 +146,9 @@ class FrontierReader(threading.Thread):
         consumer.assign([TopicPartition(self._topic, 0, self._kafka.beginnings(self._topic, 1)[0])])
         marker, written = None, 0.0
         while not self._ended.is_set():
-            messages = consumer.consume(1000, 0.2)
+            first = consumer.poll(0.2)
+            # `consume` would wait for as many as it is asked for.
+            messages = [] if first is None else [first, *consumer.consume(1000, 0)]
             for message in messages:
                 error = message.error()
                 if error is not None and not error.retriable():

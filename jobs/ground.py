@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from driftless.errors import LogLost
 from driftless.kafka import Kafka
-from driftless.registry import TopicLog, keeps_all, same_topic
+from driftless.registry import APPLY, TopicLog, keeps_all, same_topic
 
+Place = tuple[str, int]
+"""Topic, partition."""
 SECONDS = 1.0
+OPEN_SECONDS = 20.0
+"""How long a transaction of Kafka may be open before that is told: the connector ends each within a second."""
 SETTINGS_SECONDS = 10.0
 
 
@@ -18,20 +23,70 @@ class Ground:
     def __init__(self, kafka: Kafka, logs: Sequence[TopicLog]) -> None:
         self._kafka = kafka
         self._logs = logs
-        self._at = self._settings_at = 0.0
+        self._at = self._settings_at = self._open_at = 0.0
+        self._held: dict[Place, tuple[int, float]] = {}
+        self.leaders: dict[Place, int] = {}
+        """Under which leader each partition was read: to be kept with the positions."""
 
     def doubt(self) -> None:
         """Look again at the next question."""
         self._at = self._settings_at = 0.0
 
-    def check(self) -> None:
-        """Raise SourceError where a topic was made anew, has other partitions, or forgets rows."""
+    def check(self, read: Callable[[], Mapping[Place, int]] = dict) -> None:
+        """Raise SourceError where a topic was made anew, has other partitions, or forgets rows; LogLost where a log
+        was cut off before what was read of it. `read`: how far that is.
+        """
         now = time.monotonic()
         if now >= self._at:
             for log in self._logs:
                 same_topic(self._kafka, log)
+            self._check_tails(read())
             self._at = now + SECONDS
         if now >= self._settings_at:
             for log in self._logs:
                 keeps_all(self._kafka, log)
             self._settings_at = now + SETTINGS_SECONDS
+
+    def _check_tails(self, read: Mapping[Place, int]) -> None:
+        """A broker that lost the end of its log shows nothing of that once it has grown again, but for the leader."""
+        found = self._kafka.leaders({log.topic: log.partitions for log in self._logs})
+        now = {(topic, p): leader for topic, leaders in found.items() for p, leader in leaders.items()}
+        changed = {
+            place: (position, self.leaders[place])
+            for place, position in read.items()
+            if self.leaders.get(place, -1) not in (-1, now.get(place))
+        }
+        if changed and (cut := self._kafka.cut(changed)):
+            topic, partition = cut[0]
+            raise LogLost(
+                f"{topic}/{partition} was cut off before {changed[cut[0]][0]}, up to which it has been read: "
+                "the broker lost records",
+                hint=APPLY,
+            )
+        self.leaders = {place: now[place] for place in read if place in now}
+
+    def held_up(self, said: str) -> str:
+        """What keeps committed records from being read, where something does for long. `said`: the last answer."""
+        now = time.monotonic()
+        if now < self._open_at:
+            return said
+        self._open_at = now + OPEN_SECONDS / 10
+        longest: tuple[float, str] = (0.0, "")
+        for log in self._logs:
+            committed = self._kafka.committed_ends(log.topic, log.partitions)
+            written = self._kafka.written_ends({log.topic: log.partitions})[log.topic]
+            for p, end in committed.items():
+                place = (log.topic, p)
+                if written[p] <= end:
+                    self._held.pop(place, None)
+                    continue
+                known = self._held.get(place)
+                if known is None or known[0] != end:
+                    known = self._held[place] = (end, now)
+                longest = max(longest, (now - known[1], f"{log.topic}/{p}"))
+        if longest[0] < OPEN_SECONDS:
+            return ""
+        return (
+            f"a transaction of Kafka has been open on {longest[1]} for {longest[0]:.0f} s: what was committed after it "
+            "cannot be read; find who writes there with `kafka-transactions.sh`, which can abort it"
+        )

@@ -41,7 +41,7 @@ class Progress:
     """Where a generation stands; written by its thread, read by whoever reports. `error` ends it.
 
     `built`: it has once held all that the log had, and a count agreed. `live`: readers see it. `held_back`: why it is
-    not promoted, though it is built and was to be.
+    not promoted, though it is built and was to be. `held_up`: why the log does not go on.
     """
 
     name: str
@@ -61,6 +61,7 @@ class Progress:
     stale: int = 0
     trouble: str = ""
     held_back: str = ""
+    held_up: str = ""
     error: SyncError | None = None
     changed: threading.Event = field(default_factory=threading.Event)
 
@@ -100,7 +101,7 @@ class Progress:
             "documents": self.documents,
             "quarantined": self.quarantined,
             "held_back": self.held_back,
-            "trouble": (self.trouble or self.held_back) if self.error is None else str(self.error),
+            "trouble": (self.trouble or self.held_up or self.held_back) if self.error is None else str(self.error),
         }
 
 
@@ -109,7 +110,8 @@ class Checkpoint:
     """What the store holds of the log: kept in the store itself, so that it is lost with the documents.
 
     `token`: of the lease it was written under; a higher one means that another runner has taken over.
-    `at_head`: seconds since 1970 when it last stood at the log's end, or began at its floor.
+    `at_head`: seconds since 1970 when it last stood at the log's end, or began at its floor. `leaders`: of the
+    partitions, while they were read.
     """
 
     token: int
@@ -119,15 +121,18 @@ class Checkpoint:
     at_head: float
     built: bool = False
     history: int = 0
+    leaders: Offsets = field(default_factory=dict)
 
     def to_text(self) -> str:
         marker = None if self.marker is None else [self.marker.lsn, self.marker.time]
         positions = {str(p): o for p, o in sorted(self.positions.items())}
-        return json.dumps({**vars(self), "positions": positions, "marker": marker})
+        leaders = {str(p): leader for p, leader in sorted(self.leaders.items())}
+        return json.dumps({**vars(self), "positions": positions, "marker": marker, "leaders": leaders})
 
     @classmethod
     def from_text(cls, text: str) -> Checkpoint:
         data: dict[str, Any] = json.loads(text)
         marker = None if data["marker"] is None else Marker(*data["marker"])
         positions = {int(p): offset for p, offset in data["positions"].items()}
-        return cls(**{**data, "positions": positions, "marker": marker})
+        leaders = {int(p): leader for p, leader in data.get("leaders", {}).items()}
+        return cls(**{**data, "positions": positions, "marker": marker, "leaders": leaders})

@@ -157,7 +157,7 @@ def wait(
     Example: `driftless wait --lsn 0/1A2B3C8 product-search --timeout 10`
     """
     from connectors.postgres import Postgres
-    from driftless.wait import wait_for
+    from driftless.wait import Positions
 
     config = load(file)
     try:
@@ -165,8 +165,8 @@ def wait(
     except ValueError as exc:
         raise ConfigError(f"--lsn: {exc}") from None
     followers = chosen(config, [follower] if follower else [])
-    with Postgres(config.source.dsn) as source:
-        late = wait_for(control_of(config), followers, target, timeout, source.emit_marker)
+    with Postgres(config.source.dsn) as source, Positions(control_of(config)) as positions:
+        late = positions.wait(followers, target, timeout, source.emit_marker)
     if as_json:
         print(json.dumps({"lsn": lsn, "late": late}))
     elif late:

@@ -27,6 +27,8 @@ DOCUMENTS = 5_000
 """Documents of one publication: bounds how long what is new waits for a large fan-out."""
 WAIT_SECONDS = 0.05
 RETRY_SECONDS = 5.0
+_LEADER = -2
+"""Kept among the positions: of partition p, at this number less p, the leader while it was read."""
 END_SECONDS = 60.0
 """How long rows may wait for the end of their transaction before that is told."""
 EXPIRE_SECONDS = 3600.0
@@ -125,8 +127,13 @@ class Builder:
             self.progress.positions = {
                 (topic, p): max(known.get((self._ids[topic], p), 0), offset) for (topic, p), offset in floor.items()
             }
+            self._ground.leaders = {
+                place: known[self._ids[place[0]], _LEADER - place[1]]
+                for place in floor
+                if (self._ids[place[0]], _LEADER - place[1]) in known
+            }
             while not self.stop.is_set():
-                self._ground.check()
+                self._ground.check(lambda: self.progress.positions)
                 self._step(store, reader, cuts, publisher)
         finally:
             reader.close()
@@ -190,6 +197,7 @@ class Builder:
             )
         part = reader.read(cut, progress.positions)
         kept = {(self._ids[topic], p): position for (topic, p), position in part.reached.items()}
+        kept |= {(self._ids[topic], _LEADER - p): leader for (topic, p), leader in self._ground.leaders.items()}
         kept[log.topic_id, -1] = 0  # of whose documents it knows what is published
         store.apply(part.changes, kept, cut_text(cut.marker) if part.whole else None, now=int(time.time()))
         progress.positions = part.reached

@@ -6,7 +6,7 @@ from functools import partial
 
 import psycopg
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 from confluent_kafka.admin import ResourceType as Type
 
@@ -136,4 +136,72 @@ def test_the_topic_of_a_view_that_is_made_anew(pipeline: Pipeline, job: Job) -> 
     make_anew(pipeline, topic)
     until("the run to tell", lambda: f"the topic {topic} was deleted" in job.output(), 60)
     assert job.stop() in (0, 1)
+    mended(pipeline)
+
+
+def test_a_transaction_that_hangs_is_told_of_and_never_applied(pipeline: Pipeline, job: Job) -> None:
+    """What comes after it waits; when it is aborted, all goes on, and nothing of it is shown."""
+    settings = {"bootstrap.servers": pipeline.endpoints.kafka, "transactional.id": f"{pipeline.name}-hangs"}
+    hanging = Producer({**settings, "transaction.timeout.ms": 120_000})
+    hanging.init_transactions(30)
+    hanging.begin_transaction()
+    for partition in (0, 1):
+        forged = (b'{"id":4242,"name":"forged"}', b'{"id":4242}')
+        hanging.produce(customers(pipeline), *forged, partition=partition, headers={"op": b"c", "lsn": b"1"})
+    assert hanging.flush(30) == 0
+    pipeline.connection.execute("update customers set name = 'after it'")
+    waits = partial(pipeline.follower, "customer-cache")
+    message = f"a transaction of Kafka has been open on {customers(pipeline)}/"
+    until("it to be told of", lambda: message in (waits()["trouble"] or ""), 60)
+    assert pipeline.here("wait", "--lsn", pipeline.lsn(), "--timeout", "2", "customer-cache").code == 1
+    hanging.abort_transaction(30)
+    pipeline.assert_in_step()
+    until("nothing to be told of any more", lambda: not waits()["trouble"], 30)
+    assert job.running, "the same run has gone on"
+
+
+def ends_of(pipeline: Pipeline) -> list[int]:
+    """Where the partitions end."""
+    consumer = Consumer({"bootstrap.servers": pipeline.endpoints.kafka, "group.id": "test"})
+    try:
+        places = (TopicPartition(customers(pipeline), p) for p in (0, 1))
+        return [int(consumer.get_watermark_offsets(place, timeout=30)[1]) for place in places]
+    finally:
+        consumer.close()
+
+
+def cut_tails(pipeline: Pipeline, stack: Stack) -> None:
+    """A broker that comes back without the end of a log, as after a crash of a machine that had not written it."""
+    stack.kill("kafka")
+    for partition in (0, 1):
+        folder = stack.folder / "data" / "kafka" / f"{customers(pipeline)}-{partition}"
+        *_, log = sorted(path for path in folder.glob("*.log") if path.stat().st_size)
+        with log.open("rb+") as file:
+            file.truncate(log.stat().st_size // 2)
+        for snapshot in folder.glob("*.snapshot"):
+            snapshot.unlink()
+    stack.start("kafka")
+
+
+@pytest.mark.parametrize("regrown", [False, True], ids=["shorter", "regrown"])
+def test_a_broker_that_lost_the_end_of_a_log(pipeline: Pipeline, job: Job, stack: Stack, regrown: bool) -> None:
+    """Also where it has grown past that again before anybody looks: offsets alone would show nothing."""
+    for _ in range(5):
+        gap(pipeline)
+    pipeline.assert_in_step()
+    assert job.stop() == 0
+    before = ends_of(pipeline)
+    with connector_stopped(pipeline):
+        cut_tails(pipeline, stack)
+        cut = ends_of(pipeline)
+        assert all(now < then for now, then in zip(cut, before, strict=True)), (cut, before)
+    if regrown:
+
+        def grown() -> bool:
+            pipeline.connection.execute("update customers set name = name || '.'")
+            return all(now > then for now, then in zip(ends_of(pipeline), before, strict=True))
+
+        until("the log to be longer than before", grown, 120)
+    ends(pipeline.run(), "the broker lost records", APPLY)
+    told_everywhere(pipeline, "the broker lost records")
     mended(pipeline)

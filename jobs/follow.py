@@ -293,9 +293,9 @@ class Follow:
         self.progress.held_up = said
 
     def _read(self) -> dict[tuple[str, int], int]:
-        return (
-            {} if self._bygone else {(self.job.log.topic, p): offset for p, offset in self.progress.positions.items()}
-        )
+        """How far each partition was read. Of what was built before all was read anew, nothing more is expected."""
+        positions = {} if self._bygone else self.progress.positions
+        return {(self.job.log.topic, p): offset for p, offset in positions.items()}
 
     def _check_store(self) -> None:
         """Now and then, whether the store still keeps what it is given."""

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 from confluent_kafka.admin import ResourceType as Type
 
+from stack import Stack
 from tests.chain.broken import connector_stopped, ends
 from tests.chain.conftest import MakePipeline, running
 from tests.chain.test_history import APPLY, again, gap, told_everywhere

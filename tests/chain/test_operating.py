@@ -11,6 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from driftless import Waiter
+from driftless.errors import ConfigError
 from stack import Stack
 from tests.chain.conftest import MakePipeline
 from tests.compare import OpenSearch, View
@@ -157,6 +159,22 @@ def test_a_commit_that_was_waited_for_can_be_read_in_both_stores(
         for name, store in pipeline.stores.items():
             found = store.get(store.name((str(key),)))
             assert found == {"id": key, "name": "new"}, f"{name} after `wait --lsn {lsn[0]}`"
+
+
+def test_an_application_waits_for_its_commits(
+    pipeline: Pipeline, source: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one connection for all of them, also for what it has not committed itself."""
+    for name, value in pipeline.here.environment.items():
+        monkeypatch.setenv(name, value)
+    with Waiter(pipeline.here.folder / "sync.yaml") as waiter:
+        for n in range(5):
+            source.execute("insert into items values (%s, 'waited for')", (20_000 + n,))
+            assert waiter.wait(pipeline.lsn() if n % 2 else None, timeout=60)
+            for name, store in pipeline.stores.items():
+                assert store.get(store.name((str(20_000 + n),))) == {"id": 20_000 + n, "name": "waited for"}, name
+        with pytest.raises(ConfigError, match="item-cache"):
+            waiter.wait(None, "item-cahe")
 
 
 def test_status_has_exactly_the_fields_of_the_contract(pipeline: Pipeline) -> None:

@@ -1,0 +1,137 @@
+"""Large transactions, a busy neighbour, a row that is too large: what the source does to the way out of it."""
+
+from __future__ import annotations
+
+import threading
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from stack import Endpoints, Stack
+from tests.chain.conftest import MakePipeline, running
+from tests.compare import View
+from tests.conftest import fresh_database
+from tests.pipeline import Job, Pipeline, until
+
+pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
+
+ITEM = View("item", "public.items")
+TOO_LARGE = 17 << 20
+
+
+@pytest.fixture(scope="module")
+def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
+    """Applied while a transaction is open that began before there was a slot."""
+    source.execute("create table items (id int primary key, title text, note text)")
+    source.execute("insert into items select i, 'item ' || i from generate_series(1, 2000) i")
+    pipeline = make_pipeline(ITEM)
+    pipeline.here.write()
+    with psycopg.connect(pipeline.dsn) as open_for_long:
+        open_for_long.execute("update items set title = 'by the open one' where id <= 100")
+        open_for_long.execute("delete from items where id = 101")
+        applying = pipeline.here.start("apply")
+        waits = "select count(*) from pg_stat_activity where query like 'CREATE_REPLICATION_SLOT%' and state = 'active'"
+        until("the slot to wait for the transaction", lambda: source.execute(waits).fetchone() == (1,), 90)
+        source.execute("update items set title = 'beside it' where id = 200")
+        open_for_long.execute("insert into items values (5001, 'by the open one')")
+    assert applying.wait(180) == 0, applying.output()
+    return pipeline
+
+
+@pytest.fixture
+def job(pipeline: Pipeline) -> Job:
+    job = running(pipeline)
+    pipeline.assert_in_step()
+    return job
+
+
+def test_a_transaction_that_was_open_when_the_slot_was_made(pipeline: Pipeline, job: Job) -> None:
+    store = pipeline.stores["item-search"]
+    assert store.get("5001")["title"] == "by the open one"
+    assert store.get("101") is None
+    assert job.running
+
+
+@pytest.mark.parametrize("how", ["one transaction of 10,000 rows", "a copy of 100,000 rows"])
+def test_connect_killed_in_a_large_transaction(pipeline: Pipeline, job: Job, stack: Stack, how: str) -> None:
+    """Killed when a part of it is in Kafka: none of it is lost, and the log has as many rows of it as there are."""
+    rows, begin = (10_000, 100_000) if "10,000" in how else (100_000, 200_000)
+    before = len(pipeline.records("public.items"))
+
+    def load() -> None:
+        with psycopg.connect(pipeline.dsn) as connection, connection.cursor() as cursor:
+            if "copy" in how:
+                with cursor.copy("copy items (id, title) from stdin") as copy:
+                    for n in range(rows):
+                        copy.write_row((begin + n, f"copied {n}"))
+            else:
+                cursor.execute("insert into items select %s + i, 'row ' || i from generate_series(0, 9999) i", (begin,))
+
+    loading = threading.Thread(target=load)
+    loading.start()
+    try:
+        until("a part of it", lambda: len(pipeline.records("public.items")) > before + rows // 20, 90)
+        stack.kill("connect")
+        found = len(pipeline.records("public.items")) - before
+        stack.start("connect")
+    finally:
+        loading.join()
+    assert found < rows, "all of it was there before the kill"
+    pipeline.assert_in_step()
+    assert job.running
+
+
+def test_a_busy_neighbour_does_not_hold_the_log_back(pipeline: Pipeline, job: Job, endpoints: Endpoints) -> None:
+    """Nothing changes in our database; its slot moves all the same."""
+    with fresh_database(endpoints.postgres) as neighbour, psycopg.connect(neighbour, autocommit=True) as connection:
+        connection.execute("create table noise (text text)")
+        written = "select pg_wal_lsn_diff(pg_current_wal_lsn(), %s)"
+        begun = pipeline.lsn()
+        for _ in range(8):
+            connection.execute("insert into noise select repeat('x', 1000) from generate_series(1, 10000)")
+        row = connection.execute(written, (begun,)).fetchone()
+        assert row is not None
+        assert row[0] > 64 << 20
+        connection.execute("checkpoint")  # the slot's own record of where it may begin moves with those
+        until("the slot to move on", lambda: pipeline.status()["source"]["slot_lag_bytes"] < 16 << 20, 60)
+    assert make_conninfo(neighbour) != pipeline.dsn
+    assert job.running
+
+
+def test_a_row_that_is_too_large(pipeline: Pipeline, job: Job) -> None:
+    """The connector stops with its own message, and nothing behind it is skipped; `apply --anew` gets over it."""
+    source = pipeline.connection
+    source.execute("insert into items values (900001, 'before it')")
+    large = "select 900002, 'too large', string_agg(md5(i::text), '') from generate_series(1, %s) i"
+    source.execute(f"insert into items {large}".encode(), (TOO_LARGE // 32,))
+    source.execute("insert into items values (900003, 'behind it')")
+
+    def trouble() -> str:
+        return str(pipeline.status()["source"]["trouble"])
+
+    until("the connector to fail", lambda: "the connector has failed" in trouble(), 120)
+    assert "RecordTooLargeException" in trouble()
+    assert pipeline.here("wait", "--lsn", pipeline.lsn(), "--timeout", "2").code == 1
+    assert pipeline.stores["item-search"].get("900003") is None
+    source.execute("update items set note = null where id = 900002")
+    assert job.stop() == 0
+    done = pipeline.here("apply", "--anew", seconds=240)
+    assert done.code == 0, done.out + done.err
+    running(pipeline)
+    pipeline.assert_in_step()
+
+
+def test_a_worker_of_spark_that_is_killed(pipeline: Pipeline, job: Job) -> None:
+    """While slices are large enough for the executors."""
+    pipeline.connection.execute("update items set title = title || '.'")
+    workers = [process for process in job.family() if "pyspark" in " ".join(process.cmdline())]
+    killed = 0
+    for process in workers:
+        process.kill()
+        killed += 1
+    assert killed, [process.cmdline() for process in job.family()]
+    pipeline.connection.execute("update items set title = title || '!'")
+    if not job.running:
+        running(pipeline)
+    pipeline.assert_in_step()

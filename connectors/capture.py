@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from connectors.catalogue import table_facts, why_anew
@@ -55,7 +56,8 @@ def plan_capture(config: Config, places: Places, tables: dict[str, Table], state
             continue
         capture.epochs[name] = 1 if log is None else log.newest.number
         facts = table_facts(places.source, config.name, table)
-        if state.get(f"table/{name}") != facts[f"table/{name}"] or state.get(f"storage/{name}") is None:
+        kept = _lasting(state.get(f"storage/{name}")) == _lasting(facts[f"storage/{name}"])
+        if state.get(f"table/{name}") != facts[f"table/{name}"] or not kept:
             verb = "register" if state.get(f"table/{name}") is None else "change"
             listed = ", ".join(c.name for c in table.columns)
             do = bind(_register_facts, config, places, table)
@@ -64,6 +66,11 @@ def plan_capture(config: Config, places: Places, tables: dict[str, Table], state
             do = bind(_register_epoch, places, name, names.table_topic(config.name, name))
             capture.facts.append(Action("register", f"epoch 1 of {name}", do=do))
     return capture
+
+
+def _lasting(storage: Mapping[str, object] | None) -> dict[str, object]:
+    """What is registered anew when it has changed: where rows are kept does with every VACUUM FULL."""
+    return {key: value for key, value in (storage or {}).items() if key not in ("node", "columns")}
 
 
 def _register_facts(config: Config, places: Places, table: Table) -> None:

@@ -71,9 +71,7 @@ def _rewritten(source: Postgres, table: Table, registered: Table, storage: dict[
     old, new = _columns(registered), _columns(table)
     if changed := sorted(name for name in old.keys() & new.keys() if old[name] != new[name]):
         return f"the type of {', '.join(changed)} changed"
-    if storage is not None and source.storage(table).rewritten(Storage(**storage)):
-        return "it was rewritten by ALTER TABLE"
-    return ""
+    return "" if storage is None else source.storage(table).changed(Storage(**storage))
 
 
 def not_carried(registered: dict[str, Any] | None, carried: str | None) -> str:

@@ -139,5 +139,10 @@ def _log(config: Config, places: Places, *, anew: bool) -> Iterator[Finding]:
     state = places.control.read()
     for trouble in troubles(config, places.source, places.connect, state):
         yield Finding(str(trouble), planned=anew or not trouble.history)
+    publication = names.publication(config.name)
+    for name, how in places.source.carried(publication).items():
+        _, _, part = how.partition(" ")
+        if part and name in config.source.tables:
+            yield Finding(f"the publication {publication} carries only {part} of {name}: it must carry the whole table")
     for trouble in topic_troubles(config, places.kafka, state):
         yield Finding(str(trouble), planned=True)

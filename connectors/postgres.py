@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -41,16 +41,35 @@ class Storage:
     """What tells that a table's rows were rewritten without a change of any row in the log.
 
     `node`: the file that it is in: another one after TRUNCATE, VACUUM FULL, and ALTER TABLE that rewrites. `columns`:
-    for each the transaction that last changed its definition, which VACUUM FULL does not.
+    for each the transaction that last changed its definition, which VACUUM FULL does not. `numbers`: of the columns;
+    one that was dropped and made again has another. `labels`: of those that are enums, the values. `trigger`: the one
+    that tells of TRUNCATE, and what last changed it.
     """
 
     node: int
     columns: dict[str, str]
+    numbers: dict[str, int] = field(default_factory=dict)
+    labels: dict[str, list[str]] = field(default_factory=dict)
+    trigger: str = ""
 
     def rewritten(self, before: Storage) -> bool:
         """Whether a column that was there before has been changed along with the file."""
         known = self.columns.keys() & before.columns.keys()
         return self.node != before.node and any(self.columns[name] != before.columns[name] for name in known)
+
+    def changed(self, before: Storage) -> str:
+        """Why rows may show something else than before, or be gone, and the log does not tell; empty where not."""
+        if self.rewritten(before):
+            return "it was rewritten by ALTER TABLE"
+        numbers = self.numbers.keys() & before.numbers.keys()
+        if anew := sorted(name for name in numbers if self.numbers[name] != before.numbers[name]):
+            return f"{', '.join(anew)} was dropped, or renamed, and made again under its name"
+        labels = self.labels.keys() & before.labels.keys()
+        if renamed := sorted(name for name in labels if set(before.labels[name]) - set(self.labels[name])):
+            return f"values of the enum {', '.join(renamed)} were renamed"
+        if before.trigger and self.trigger != before.trigger and self.node != before.node:
+            return "it may have been truncated while the trigger that tells of that was off"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -152,14 +171,24 @@ class Postgres:
         """Where a table that exists is kept now."""
         query = (
             "select pg_relation_filenode(c.oid), "
-            "(select json_object_agg(a.attname, a.xmin::text) from pg_attribute a "
-            "where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) "
+            "(select json_object_agg(a.attname, json_build_array(a.xmin::text, a.attnum)) from pg_attribute a "
+            "where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped), "
+            "(select t.oid || ' ' || t.xmin from pg_trigger t where t.tgrelid = c.oid and t.tgname = %s "
+            "and t.tgenabled = 'A') "
             "from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s"
         )
-        row = self._row(query, table.schema, table.name)
+        row = self._row(query, names.TRUNCATE_TRIGGER, table.schema, table.name)
         assert row is not None
-        columns: dict[str, str] = row[1]  # type: ignore[assignment]
-        return Storage(int(str(row[0])), {column.name: columns[column.name] for column in table.columns})
+        found: dict[str, tuple[str, int]] = row[1]  # type: ignore[assignment]
+        columns = {column.name: found[column.name] for column in table.columns}
+        enums = [column.name for column in table.columns if column.kind == "e" and not column.array]
+        return Storage(
+            int(str(row[0])),
+            {name: changed for name, (changed, _) in columns.items()},
+            {name: number for name, (_, number) in columns.items()},
+            {name: self.labels(table.full_name, name) for name in enums},
+            str(row[2] or ""),
+        )
 
     def any_value(self, full_name: str, column: str) -> bool:
         """Whether any row has a value in a column."""

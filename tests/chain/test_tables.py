@@ -148,6 +148,7 @@ CHANGES = {
     "a renamed column": ("rename column title to name", True),
     "another type": ("alter column price type float8", True),
     "other values of the same type": ("alter column at type timestamptz(0) using at + interval '1.4 s'", True),
+    "a column made again under its name": ("drop column price, add column price float8", True),
     "a dropped column": ("drop column name", False),
 }
 """What is done to a table, and whether its rows have to be read anew."""
@@ -299,3 +300,37 @@ def test_a_table_taken_out_leaves_nothing_behind(pipeline: Pipeline, source: psy
     carried = "select tablename::text from pg_publication_tables where tablename in ('parts', 'items')"
     assert source.execute(carried).fetchall() == [("items",)]
     pipeline.assert_in_step()
+
+
+@pytest.mark.soak
+def test_a_truncate_while_its_trigger_was_off(pipeline: Pipeline, source: psycopg.Connection) -> None:
+    """Nothing tells the log; what is left of it are another file of the table, and a trigger that was changed."""
+    running(pipeline)
+    pipeline.assert_in_step("item-search", "item-cache")
+    source.execute("alter table items disable trigger driftless_truncate")
+    source.execute("truncate items")
+    source.execute("insert into items (id) select generate_series(70, 80)")
+    source.execute("alter table items enable always trigger driftless_truncate")
+    assert "may have been truncated" in pipeline.status()["source"]["changed"]["public.items"]
+    done = pipeline.apply()
+    assert "snapshot table public.items: it may have been truncated while the trigger" in done.out
+    pipeline.assert_in_step("item-search", "item-cache")
+    assert pipeline.here("plan").code == 0
+
+
+@pytest.mark.soak
+def test_a_renamed_value_of_an_enum(pipeline: Pipeline, source: psycopg.Connection) -> None:
+    """Every row that has it shows it under its new name, and no record of the log says so."""
+    running(pipeline)
+    source.execute("create type grade as enum ('low', 'high')")
+    source.execute("alter table items add column grade grade")
+    pipeline.apply()
+    source.execute("update items set grade = case id % 2 when 0 then 'low' else 'high' end::grade")
+    pipeline.assert_in_step("item-search", "item-cache")
+    source.execute("alter type grade rename value 'low' to 'lowest'")
+    assert pipeline.status()["source"]["changed"]["public.items"] == "values of the enum grade were renamed"
+    assert pipeline.differences(["item-cache"]), "nothing shows the old name"
+    done = pipeline.apply()
+    assert "snapshot table public.items: values of the enum grade were renamed" in done.out
+    source.execute("update items set grade = 'lowest' where id < 5")
+    pipeline.assert_in_step("item-search", "item-cache")

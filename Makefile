@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # Of the tests. Each has servers of its own: two take up to 8 GB of memory, and less time.
 WORKERS ?= 2
 
-.PHONY: help install demo test soak unit lint docs bench lock clean
+.PHONY: help install demo test soak chaos unit lint docs bench lock clean
 help: ## Print this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
@@ -31,6 +31,9 @@ test: $(STAMP) ## Lint, type-check and run the tests, two at a time, each on a s
 
 soak: $(STAMP) ## The long tests: kills under load, the demo twice, a Spark cluster, the benchmarks in small
 	@$(PY) -m pytest -m soak
+
+chaos: $(STAMP) ## Faults in an order that a seed gives, under load on a stack of its own; CHAOS="--seed 7 --faults 12"
+	@$(PY) -m tests.chaos $(CHAOS)
 
 unit: $(STAMP) ## The tests that need no server
 	@$(PY) -m pytest -m "not server"

@@ -52,8 +52,12 @@ class Builder:
         path: Path,
         confirm: Callable[[], None],
         shard: int = 0,
+        *,
+        bygone: bool = False,
     ) -> None:
-        """`path`: of the row store. `confirm`: raises Fenced where another runner has taken over."""
+        """`path`: of the row store. `confirm`: raises Fenced where another runner has taken over. `bygone`: all tables
+        were read anew since the build was begun, so that it may lack anything; one from there takes its place.
+        """
         self.build = build
         self.path = path
         self.progress = BuildProgress(build, shard)
@@ -65,6 +69,7 @@ class Builder:
         self._pipeline = shared.config.name
         self._confirm = confirm
         self._shard = shard
+        self._bygone = bygone
         self._cut: Cut | None = None
         self._whole = False
         self._clean = False
@@ -133,7 +138,7 @@ class Builder:
                 if (self._ids[place[0]], _LEADER - place[1]) in known
             }
             while not self.stop.is_set():
-                self._ground.check(lambda: self.progress.positions)
+                self._ground.check(lambda: {} if self._bygone else self.progress.positions)
                 self._step(store, reader, cuts, publisher)
         finally:
             reader.close()
@@ -188,6 +193,9 @@ class Builder:
         assert log is not None
         progress.ends = {(topic, p): end for topic, ends in cut.ends.items() for p, end in ends.items()}
         behind = [place for place, end in progress.ends.items() if end < progress.positions[place]]
+        if behind and self._bygone:
+            self._cut = None
+            return
         if behind:
             topic, partition = behind[0]
             raise LogLost(

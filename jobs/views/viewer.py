@@ -93,7 +93,8 @@ class Viewer(Leased[_Running]):
             options = kafka_options(shared.kafka.settings(), f"view-{self.view}") | {"includeHeaders": "true"}
             logs.append(TableLog(name, log, LogSource(log.topic, options, rows.parse, rows.shape), rows.plain))
         path = shared.rows / pipeline / f"{self.view}-{build.number}.{self.shard}.rows"
-        builder = Builder(build, logs, shared, path, self.lease.confirm, self.shard)
+        bygone = build.history != history(state)
+        builder = Builder(build, logs, shared, path, self.lease.confirm, self.shard, bygone=bygone)
         thread = threading.Thread(target=builder.run, name=builder.group, daemon=True)
         self._running[build.number] = _Running(build, builder, thread)
         thread.start()

@@ -1,0 +1,1 @@
+"""A seeded campaign of faults against the real chain: `make chaos`."""

@@ -1,0 +1,97 @@
+"""`python -m tests.chaos`: print what will be done, do it, and compare every document. A seed gives the same again."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psycopg
+
+from stack import Stack
+from tests.chain.test_views import SUMMED, make_orders
+from tests.chaos.campaign import begin
+from tests.chaos.faults import FAULTS
+from tests.conftest import fresh_database
+from tests.pipeline import Pipeline
+
+AT_A_TIME = 3
+"""Faults between two quiet periods."""
+
+
+def plan(seed: int, count: int, only: list[str]) -> list[tuple[str, float]]:
+    """Faults and the seconds before each: every one once before any comes again."""
+    rng = random.Random(seed)
+    names: list[str] = []
+    while len(names) < count:
+        names += rng.sample(only or sorted(FAULTS), len(only or FAULTS))
+    return [(name, round(rng.uniform(1, 6), 1)) for name in names[:count]]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--faults", type=int, default=len(FAULTS), help="how many")
+    parser.add_argument("--stack", default="chaos", help="whose servers are broken")
+    parser.add_argument("only", nargs="*", help="of these alone", metavar="FAULT")
+    given = parser.parse_args()
+    if wrong := set(given.only) - FAULTS.keys():
+        parser.error(f"no such fault: {', '.join(sorted(wrong))}; there are: {', '.join(sorted(FAULTS))}")
+    planned = plan(given.seed, given.faults, given.only)
+    print(f"seed {given.seed}: {len(planned)} faults, in this order")
+    for number, (name, pause) in enumerate(planned, 1):
+        print(f"  {number:2}. after {pause:g} s: {name}")
+    stack = Stack(given.stack)
+    stack.up(print)
+    try:
+        fight(stack, given.seed, planned)
+    finally:
+        if given.stack == "chaos":
+            stack.destroy()
+    print(f"seed {given.seed}: every follower equals the source after {len(planned)} faults")
+    return 0
+
+
+def fight(stack: Stack, seed: int, planned: list[tuple[str, float]]) -> None:
+    endpoints = stack.endpoints()
+    assert endpoints is not None
+    with fresh_database(endpoints.postgres) as dsn, tempfile.TemporaryDirectory() as folder:
+        made: list[Pipeline] = []
+
+        def make(**more: object) -> Pipeline:
+            made.append(Pipeline(Path(folder), endpoints, dsn, (), **more))  # type: ignore[arg-type]
+            return made[0]
+
+        with psycopg.connect(dsn, autocommit=True) as source:
+            pipeline = make_orders(make, source)
+            source.execute(SUMMED)
+        try:
+            campaign = begin(stack, pipeline, random.Random(seed))
+            for number, (name, pause) in enumerate(planned, 1):
+                begun = time.monotonic()
+                campaign.loaded()
+                time.sleep(pause)
+                pipeline.connect()
+                print(f"{number:2}. {name}: {FAULTS[name](campaign)}", flush=True)
+                campaign.operate()
+                if number % AT_A_TIME == 0 or number == len(planned):
+                    campaign.quiet()
+                    print("    quiet: every follower equals the source", flush=True)
+                print(f"    {time.monotonic() - begun:.0f} s", flush=True)
+        except BaseException:
+            print(f"seed {seed} failed; again with: python -m tests.chaos --seed {seed} --faults {len(planned)}")
+            print(pipeline.explain())
+            raise
+        finally:
+            for each in made:
+                each.end_jobs()
+            stack.up()
+            for each in made:
+                each.remove()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

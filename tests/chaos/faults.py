@@ -1,0 +1,162 @@
+"""What a campaign does. Each returns what shows that it fired, and fails where nothing does."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+
+import psutil
+import redis
+
+from tests.chain import broken
+from tests.chain.test_stores_lost import index
+from tests.chain.test_topics import admin, customers, cut_tails, ends_of, make_anew
+from tests.chaos.campaign import Campaign
+from tests.pipeline import until
+
+Fault = Callable[[Campaign], str]
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(do: Fault) -> Fault:
+    FAULTS[do.__name__.replace("_", " ")] = do
+    return do
+
+
+def _kill(server: str) -> Fault:
+    def kill(c: Campaign) -> str:
+        before = c.stack.running()[server]
+        c.stack.kill(server)
+        time.sleep(c.rng.uniform(0, 3))
+        c.stack.start(server)
+        now = c.stack.running()[server]
+        assert now != before
+        return f"process {before}, then {now}"
+
+    return kill
+
+
+def _stall(server: str) -> Fault:
+    def stall(c: Campaign) -> str:
+        process = psutil.Process(c.stack.running()[server])
+        family = [process, *process.children(recursive=True)]
+        for each in family:
+            each.send_signal(signal.SIGSTOP)
+        assert process.status() == psutil.STATUS_STOPPED
+        time.sleep(c.rng.uniform(3, 12))
+        for each in family:
+            each.send_signal(signal.SIGCONT)
+        return f"{len(family)} processes asleep"
+
+    return stall
+
+
+for _server in ("postgres", "kafka", "connect", "opensearch", "redis"):
+    FAULTS[f"kill {_server}"] = _kill(_server)
+    FAULTS[f"stall {_server}"] = _stall(_server)
+
+
+@fault
+def kill_the_run(c: Campaign) -> str:
+    c.job.kill()
+    return "it is gone"
+
+
+@fault
+def drop_the_slot(c: Campaign) -> str:
+    broken.drop_slot(c.pipeline)
+    return "there was none for a moment"
+
+
+@fault
+def move_the_slot(c: Campaign) -> str:
+    with broken.connector_stopped(c.pipeline):
+        before = (broken.slot_row(c.pipeline) or {})["confirmed_flush_lsn"]
+        time.sleep(2)
+        query = "select pg_replication_slot_advance(%s, pg_current_wal_lsn())"
+        c.pipeline.connection.execute(query, (broken.slot(c.pipeline),))
+        after = (broken.slot_row(c.pipeline) or {})["confirmed_flush_lsn"]
+        until("it to be noticed", lambda: not c.job.running, 60)
+    assert before != after
+    return f"from {before} to {after}"
+
+
+@fault
+def lose_connects_position(c: Campaign) -> str:
+    with broken.connector_stopped(c.pipeline):
+        time.sleep(2)
+        broken.rest(c.pipeline).call("DELETE", f"{broken.connector(c.pipeline)}/offsets")
+    return "it has none"
+
+
+@fault
+def take_a_table_out_of_the_publication(c: Campaign) -> str:
+    publication = broken.slot(c.pipeline)
+    c.pipeline.connection.execute(f"alter publication {publication} drop table order_lines".encode())
+    time.sleep(2)
+    return "it is out"
+
+
+@fault
+def make_a_topic_anew(c: Campaign) -> str:
+    with broken.connector_stopped(c.pipeline):
+        make_anew(c.pipeline, customers(c.pipeline), c.rng.choice([0, 3000]))
+    return "it has another id"
+
+
+@fault
+def cut_off_the_end_of_a_log(c: Campaign) -> str:
+    before = ends_of(c.pipeline)
+    with broken.connector_stopped(c.pipeline):
+        cut_tails(c.pipeline, c.stack)
+        after = ends_of(c.pipeline)
+    assert after != before
+    return f"ends {before}, then {after}"
+
+
+@fault
+def flush_redis(c: Campaign) -> str:
+    with redis.Redis.from_url(c.pipeline.endpoints.redis) as client:
+        keys = client.dbsize()
+        client.flushall()
+    assert keys
+    return f"{keys} keys"
+
+
+@fault
+def delete_an_index(c: Campaign) -> str:
+    server, name = index(c.pipeline, c.rng.choice(["customer-search", "order-search"]))
+    server.call("DELETE", f"/{name}")
+    time.sleep(3)
+    return name
+
+
+@fault
+def add_a_column_with_values(c: Campaign) -> str:
+    name = f"c{c.rng.randrange(10**6)}"
+    c.pipeline.connection.execute(f"alter table customers add column {name} int not null default 7".encode())
+    return name
+
+
+@fault
+def truncate_a_table(c: Campaign) -> str:
+    c.pipeline.connection.execute("truncate customers")
+    return "it was empty"
+
+
+@fault
+def rebuild_a_follower(c: Campaign) -> str:
+    follower = c.rng.choice(["customer-search", "customer-cache", "order-search", "order-cache"])
+    done = c.pipeline.here("rebuild", follower, seconds=300)
+    assert done.code == 0, done.err
+    return follower
+
+
+@fault
+def add_partitions(c: Campaign) -> str:
+    from confluent_kafka.admin import NewPartitions
+
+    kafka = admin(c.pipeline)
+    kafka.create_partitions([NewPartitions(customers(c.pipeline), 5)])[customers(c.pipeline)].result()
+    return "it has 5"

@@ -178,7 +178,7 @@ class Follow:
         if found is not None and found.token > self._token:
             raise Fenced(f"another runner took over the follower `{self.job.follower}`")
         self._saved = text
-        self._unvouched = found is None and bool(self._sink.count(self.job.generation))
+        self._unvouched = found.unvouched if found else bool(self._sink.count(self.job.generation))
         progress.floor = dict(log.floor)
         progress.positions, progress.marker, progress.built = dict(log.floor), None, False
         if found is not None and found.topic_id == log.topic_id:
@@ -329,7 +329,7 @@ class Follow:
         progress.marker = marker
         if not progress.built:
             self._check_built()
-            progress.built = True
+            progress.built, self._unvouched = True, False
             if not progress.live and self._sink.promoted() is None:
                 self._sink.promote(self.job.generation)
                 progress.live = True
@@ -379,6 +379,7 @@ class Follow:
             progress.built,
             self._history,
             {p: leader for (_, p), leader in self._ground.leaders.items()},
+            self._unvouched,
         ).to_text()
         self._saving = beside(partial(self._write, text))
 

@@ -111,7 +111,7 @@ class Checkpoint:
 
     `token`: of the lease it was written under; a higher one means that another runner has taken over.
     `at_head`: seconds since 1970 when it last stood at the log's end, or began at its floor. `leaders`: of the
-    partitions, while they were read.
+    partitions, while they were read. `unvouched`: there were documents without a checkpoint, and all is read again.
     """
 
     token: int
@@ -122,6 +122,7 @@ class Checkpoint:
     built: bool = False
     history: int = 0
     leaders: Offsets = field(default_factory=dict)
+    unvouched: bool = False
 
     def to_text(self) -> str:
         marker = None if self.marker is None else [self.marker.lsn, self.marker.time]

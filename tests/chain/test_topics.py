@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import psycopg
 import pytest
@@ -206,3 +207,52 @@ def test_a_broker_that_lost_the_end_of_a_log(pipeline: Pipeline, job: Job, stack
     ends(pipeline.run(), "the broker lost records", APPLY)
     told_everywhere(pipeline, "the broker lost records")
     mended(pipeline)
+
+
+def raw(pipeline: Pipeline) -> list[Any]:
+    """Every committed record of the customers' topic, with its headers."""
+    consumer = Consumer(
+        {"bootstrap.servers": pipeline.endpoints.kafka, "group.id": "test", "enable.partition.eof": True}
+    )
+    found, left = list[Any](), {0, 1}
+    try:
+        consumer.assign([TopicPartition(customers(pipeline), p, 0) for p in left])
+        while left:
+            message = consumer.poll(30)
+            assert message is not None, "Kafka gave no answer"
+            left.discard(message.partition()) if message.error() else found.append(message)
+    finally:
+        consumer.close()
+    return found
+
+
+def test_records_that_are_delivered_twice(pipeline: Pipeline, job: Job) -> None:
+    """As by a producer that sends again what had landed: the newest of each key comes last both times."""
+    for _ in range(3):
+        gap(pipeline)
+    pipeline.assert_in_step()
+    producer = Producer({"bootstrap.servers": pipeline.endpoints.kafka})
+    records = raw(pipeline)
+    for m in records:
+        producer.produce(m.topic(), m.value(), m.key(), partition=m.partition(), headers=m.headers())
+    assert producer.flush(30) == 0
+    assert len(raw(pipeline)) >= 2 * len(records) > 30
+    gap(pipeline)
+    pipeline.assert_in_step()
+    assert job.running, "the same run has gone on"
+
+
+def test_a_record_that_cannot_be_read(pipeline: Pipeline, job: Job) -> None:
+    """Whoever reads it stops there and names it; `apply --anew` begins behind it."""
+    producer = Producer({"bootstrap.servers": pipeline.endpoints.kafka})
+    producer.produce(
+        customers(pipeline), b'{"id": 1, "name', b'{"id":1}', partition=0, headers={"op": b"u", "lsn": b"1"}
+    )
+    assert producer.flush(30) == 0
+    until("followers to have failed", partial(failed, pipeline, "customer-search", "customer-cache"), 60)
+    assert f"{customers(pipeline)}/0" in job.output().replace("partition ", "")
+    assert "cannot be decoded" in job.output()
+    assert job.stop() in (0, 1)
+    done = pipeline.here("apply", "--anew", seconds=240)
+    assert done.code == 0, done.out + done.err
+    again(pipeline)

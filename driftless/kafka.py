@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -189,6 +190,18 @@ class Kafka:
     def committed_ends(self, topic: str, partitions: int) -> Offsets:
         """Where a read_committed reader must stop: nothing before it is still undecided."""
         return self._offsets({topic: partitions}, _LATEST, IsolationLevel.READ_COMMITTED)[topic]
+
+    def decided_ends(self, topic: str, partitions: int, seconds: float = 60.0) -> Offsets:
+        """Committed ends behind everything that has been written by now; waits so long for transactions to end."""
+        written = self.written_ends({topic: partitions})[topic]
+        deadline = time.monotonic() + seconds
+        while True:
+            ends = self.committed_ends(topic, partitions)
+            if all(ends[p] >= end for p, end in written.items()):
+                return ends
+            if time.monotonic() > deadline:
+                raise SourceUnavailable(f"{topic}: a transaction is still open after {seconds:g} s")
+            time.sleep(0.02)
 
     def written_ends(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
         """Where the brokers have written to, decided or not: topic -> offsets, all in one request."""

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
 
 LINE_SECONDS = 5.0
+_UNDER_WAY = ("bootstrapping", "reading")
+"""States that take long enough to be watched."""
 
 
 class Standing(Protocol):
@@ -62,7 +64,7 @@ def _bars(standings: Sequence[Standing], console: Console, ended: threading.Even
         meters: dict[str, Meter] = {}
         while not ended.wait(0.2):
             for s in standings:
-                if s.state == "bootstrapping" and s.positions:
+                if s.state in _UNDER_WAY and s.positions:
                     meter = meters.setdefault(s.follower, Meter())
                     if s.follower not in tasks:
                         tasks[s.follower] = bars.add_task("", name=s.follower, rate="", total=None)
@@ -84,7 +86,7 @@ def _lines(standings: Sequence[Standing], console: Console, ended: threading.Eve
             continue
         due = time.monotonic() + LINE_SECONDS
         for s in standings:
-            if s.state == "bootstrapping" and s.positions:
+            if s.state in _UNDER_WAY and s.positions:
                 rate = meters.setdefault(s.follower, Meter()).rate(s.done)
                 left = f", {(s.total - s.done) / rate:.0f} s left" if rate > 0 else ""
                 line = f"{s.follower}: {s.done:,} of {s.total:,}, {rate:,.0f}/s{left}"

@@ -12,7 +12,7 @@ from driftless.errors import SourceError, SourceUnavailable
 from driftless.kafka import Kafka, Offsets
 from driftless.reading import Reading, next_reading
 from driftless.registry import TopicLog
-from jobs.truncation import ANSWER_SECONDS, decided_ends
+from jobs.truncation import ANSWER_SECONDS, DECIDED_SECONDS
 
 _log = logging.getLogger(__name__)
 WHY = "the connector has read all tables anew"
@@ -80,7 +80,7 @@ class Readings:
 
     def _floors(self, log: TopicLog, reading: Reading) -> Offsets | None:
         """The first offset of each partition that the reading wrote; None where nothing of the epoch lies before."""
-        decided_ends(self._kafka, log)
+        self._kafka.decided_ends(log.topic, log.partitions, DECIDED_SECONDS)
         floors = self._kafka.offsets_at(log.topic, log.partitions, reading.begun)
         first = {p: self._first(log, p, log.floor[p], floor) for p, floor in floors.items() if floor > log.floor[p]}
         if all(message is None for message in first.values()):

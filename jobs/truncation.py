@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from driftless.errors import SourceError, SourceUnavailable
-from driftless.kafka import Kafka, Offsets
+from driftless.kafka import Kafka
 from driftless.lsn import format_lsn
 from driftless.marker import Truncation
 from driftless.registry import TopicLog
@@ -26,7 +24,7 @@ def truncated(kafka: Kafka, log: TopicLog, truncation: Truncation) -> TopicLog:
     has a lower LSN than the trigger's message; what was written later has its LSN, which is that of the message's end,
     or a higher one. Raises SourceUnavailable where a transaction is still open in Kafka.
     """
-    ends = decided_ends(kafka, log)
+    ends = kafka.decided_ends(log.topic, log.partitions, DECIDED_SECONDS)
     floors = dict(ends)
     begin = kafka.offsets_at(log.topic, log.partitions, truncation.time - CLOCKS)
     left = {p for p, end in ends.items() if begin[p] < end}
@@ -51,19 +49,6 @@ def truncated(kafka: Kafka, log: TopicLog, truncation: Truncation) -> TopicLog:
     finally:
         consumer.close()
     return log.begin(floors, f"TRUNCATE at {format_lsn(truncation.lsn)}", truncation.lsn)
-
-
-def decided_ends(kafka: Kafka, log: TopicLog) -> Offsets:
-    """Committed ends behind everything that has been written by now: the truncation's own transaction, too."""
-    written = kafka.written_ends({log.topic: log.partitions})[log.topic]
-    deadline = time.monotonic() + DECIDED_SECONDS
-    while True:
-        ends = kafka.committed_ends(log.topic, log.partitions)
-        if all(ends[p] >= end for p, end in written.items()):
-            return ends
-        if time.monotonic() > deadline:
-            raise SourceUnavailable(f"{log.topic}: a transaction is still open; a TRUNCATE waits for its end")
-        time.sleep(0.02)
 
 
 def _lsn(message: Message) -> int:

@@ -54,6 +54,11 @@ class SinkConfig(StoreConfig):
         """
         return False
 
+    @property
+    def keeps_text(self) -> bool:
+        """Whether documents are read back byte by byte as they were given."""
+        return True
+
     @abstractmethod
     def open(self, context: SinkContext) -> Sink:
         """The sink. Cheap: nothing is sent before the first call."""

@@ -79,6 +79,10 @@ class Config(SinkConfig):
         return self.ttl is not None
 
     @property
+    def keeps_text(self) -> bool:
+        return self.format == "json"
+
+    @property
     def place(self) -> tuple[str, ...]:
         """Names that begin alike: `product:{id}` and `product:{sku}` would meet."""
         parts = urlsplit(self.url)

@@ -1,0 +1,263 @@
+"""Prove one subject: take a position of the source, read every stage, judge, and look again at what did not agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from driftless.errors import SinkUnavailable
+from driftless.kafka import Kafka, Offsets
+from driftless.verify import judge
+from driftless.verify.judge import Found
+from driftless.verify.reached import Reached
+from driftless.verify.spool import Hashes, Spool, hashes
+from driftless.verify.stages import LogSpool, read_items, read_source
+from driftless.verify.steps import Pace, Step
+from driftless.verify.subject import Source, Subject, Target
+from driftless.version import MAX_OFFSET, make_version
+
+ROUNDS = 6
+"""Cuts that are taken at the most: the first of all keys, the others of those that did not agree."""
+PART_ROWS = 1_000_000
+"""Rows that are judged at a time, by their hashes: bounds the memory that it takes."""
+MOST_AGAIN = 200_000
+"""Keys of a stage that are looked at again. Beyond, a stage is not wrong by chance."""
+SCANS = 3
+_READ_KEYS = 1_000
+LOG = ""
+"""The scope of what is wrong in the log; a follower's name is that of what is wrong there alone."""
+
+
+@dataclass
+class Verdict:
+    """What was found of a subject. `wrong`: scope -> key -> problem, of judge.py; `more`: how many of each problem
+    beyond those that are named. `unproven`: keys that changed at every cut, so that nothing is said of them.
+    """
+
+    lsn: int = 0
+    source_documents: int = 0
+    documents: dict[str, int] = field(default_factory=dict)
+    wrong: dict[str, dict[str, int]] = field(default_factory=dict)
+    more: dict[str, Counter[int]] = field(default_factory=dict)
+    unproven: set[str] = field(default_factory=set)
+    cuts: int = 0
+
+
+@dataclass(frozen=True)
+class Means:
+    """What proving needs beside the subject. `folder`: for what is read; removed by whoever made it."""
+
+    kafka: Kafka
+    source: Source
+    reached: Reached
+    folder: Path
+    source_rate: float
+    follower_rate: float
+    report: Callable[[str], None]
+    steps: list[Step]
+
+
+@dataclass
+class _Cut:
+    """The ends of the log before a position of the source, and behind it; and what the source shows there."""
+
+    lo: Offsets
+    hi: Offsets
+    source: Spool
+
+
+class Proof:
+    """One subject. Nothing is held: neither a lock at the source, nor a follower.
+
+    A cut begins with the ends of the log (`lo`): what lies before them was committed before the position that is taken
+    then. A marker is written; once that is in Kafka, all that was committed at the position lies before the log's ends
+    (`hi`). What follows from that is in judge.py.
+    """
+
+    def __init__(self, subject: Subject, means: Means) -> None:
+        self._subject = subject
+        self._means = means
+        self._verdict = Verdict()
+        self._log = LogSpool(subject, means.kafka, self._path("log"), self._step("log"))
+
+    def run(self) -> Verdict:
+        """Cut after cut, each of what did not agree at the last. What still does not, and rests, is wrong."""
+        suspects = self._first()
+        while suspects and self._verdict.cuts < ROUNDS:
+            suspects = self._again(suspects)
+        for scope, keys in suspects.items():
+            for key, problem in keys.items():
+                if scope == LOG and self._subject.skips:
+                    self._verdict.unproven.add(key)
+                else:
+                    self._verdict.wrong.setdefault(scope, {})[key] = problem
+        return self._verdict
+
+    # -- the first cut, of all keys -----------------------------------------------------------------------------
+
+    def _first(self) -> dict[str, dict[str, int]]:
+        verdict, targets = self._verdict, self._subject.targets
+        cut = self._cut(None)
+        items = {target.follower: self._scan(target) for target in targets if not target.trouble}
+        self._log.read_on()
+        verdict.source_documents = cut.source.rows
+        verdict.documents = dict.fromkeys(items, 0)
+        found: dict[str, list[Found]] = {LOG: [], **{name: [] for name in items}}
+        parts = 1 + max(spool.rows for spool in (self._log.spool, cut.source, *items.values())) // PART_ROWS
+        for part in range(parts):
+            log = self._history(cut, part=part, parts=parts)
+            source = cut.source.load("hash", "canon", part=part, parts=parts)
+            found[LOG].append(judge.source_against_log(source, log))
+            for target in targets:
+                if target.follower in items:
+                    columns = _newest(items[target.follower].load("hash", *_ITEM, part=part, parts=parts))
+                    verdict.documents[target.follower] += len(columns["hash"])
+                    found[target.follower].append(self._judge(target, columns, log))
+        return {
+            scope: named
+            for scope, some in found.items()
+            if (named := self._named(scope, some, [self._log.spool, cut.source, *items.values()]))
+        }
+
+    def _scan(self, target: Target) -> Spool:
+        """Everything that a follower shows, from the beginning again where it is switched meanwhile."""
+        for attempt in range(SCANS):
+            step = self._step(target.follower, self._log.spool.rows)
+            path = self._path(f"{target.follower}-{attempt}")
+            try:
+                return self._read(target, target.sink.scan(target.generation), path, step, by_value=False)
+            except SinkUnavailable:
+                self._means.steps.remove(step)
+                if attempt == SCANS - 1:
+                    raise
+        raise AssertionError
+
+    def _named(self, scope: str, some: list[Found], spools: list[Spool]) -> dict[str, int]:
+        """Keys by name; those beyond what can be looked at again are counted at once."""
+        keys = np.concatenate([found.keys for found in some])
+        problems = np.concatenate([found.problems for found in some])
+        if len(keys) > MOST_AGAIN:
+            self._verdict.more[scope] = Counter(problems[MOST_AGAIN:].tolist())
+            keys, problems = keys[:MOST_AGAIN], problems[:MOST_AGAIN]
+        if not len(keys):
+            return {}
+        named: dict[int, str] = {}
+        for spool in spools:
+            named |= spool.keys(keys)
+        return {named[key]: problem for key, problem in zip(keys.tolist(), problems.tolist(), strict=True)}
+
+    # -- the others, of what did not agree ----------------------------------------------------------------------
+
+    def _again(self, suspects: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+        """What is wrong for good goes into the verdict; what has changed again meanwhile is given back."""
+        every = list(dict.fromkeys(key for keys in suspects.values() for key in keys))
+        cut = self._cut(every)
+        items: dict[str, Spool] = {}
+        for target in self._subject.targets:
+            keys = suspects.get(target.follower)
+            if keys and not target.trouble:
+                for key in self._nameless(target, keys):
+                    self._verdict.wrong.setdefault(target.follower, {})[key] = keys.pop(key)
+                items[target.follower] = self._read_again(target, list(keys))
+        self._log.read_on()
+        left: dict[str, dict[str, int]] = {}
+        for scope, keys in suspects.items():
+            chosen = hashes(list(keys))
+            log = self._history(cut, only=chosen)
+            if scope == LOG:
+                found = judge.source_against_log(cut.source.load("hash", "canon", only=chosen), log)
+            elif scope in items:
+                target = next(target for target in self._subject.targets if target.follower == scope)
+                found = self._judge(target, _newest(items[scope].load("hash", *_ITEM)), log)
+            else:
+                continue  # it has stopped, and is told of as that
+            named = dict(zip(chosen.tolist(), keys, strict=True))
+            for key, problem, moving in zip(found.keys.tolist(), found.problems.tolist(), found.moving, strict=True):
+                into = left if moving else self._verdict.wrong
+                into.setdefault(scope, {})[named[key]] = problem
+        return left
+
+    def _nameless(self, target: Target, keys: Iterable[str]) -> list[str]:
+        """What a scan gave that is no key's, so that it cannot be asked for."""
+        names = list(keys)
+        held = target.sink.scan_keys(pa.array(names, pa.string())).to_pylist()
+        aliases = self._log.aliases
+        return [name for name, there in zip(names, held, strict=True) if name != there and there not in aliases]
+
+    def _read_again(self, target: Target, keys: Sequence[str]) -> Spool:
+        def batches() -> Iterator[pa.RecordBatch]:
+            for start in range(0, len(keys), _READ_KEYS):
+                yield target.sink.read(target.generation, keys[start : start + _READ_KEYS])
+
+        path = self._path(f"{target.follower}-again")
+        return self._read(target, batches(), path, self._step(f"{target.follower}: again", len(keys)), by_value=True)
+
+    # -- what both have in common -------------------------------------------------------------------------------
+
+    def _cut(self, keys: Sequence[str] | None) -> _Cut:
+        subject, means, log = self._subject, self._means, self._subject.log
+        self._verdict.cuts += 1
+        step = self._step("source" if keys is None else "source, again", subject.rows if keys is None else len(keys))
+        lo = means.kafka.written_ends({log.topic: log.partitions})[log.topic]
+        with means.source.moment(means.report) as moment, ThreadPoolExecutor(1, "source") as pool:
+            self._verdict.lsn = self._verdict.lsn or moment.lsn
+            marker = means.source.mark()
+            reading = pool.submit(
+                read_source, subject, moment, self._path("source"), Pace(means.source_rate), step, keys
+            )
+            means.reached.in_kafka(marker)
+            if subject.skips:
+                self._await(marker)
+            hi = means.kafka.written_ends({log.topic: log.partitions})[log.topic]
+            self._log.read_on()
+            source = reading.result()
+        self._await(marker)
+        return _Cut(lo, hi, source)
+
+    def _await(self, marker: int) -> None:
+        subject = self._subject
+        self._means.reached.by_followers(subject.targets, marker, subject.root, subject.log.newest.number)
+
+    def _read(
+        self, target: Target, batches: Iterator[pa.RecordBatch], path: Path, step: Step, *, by_value: bool
+    ) -> Spool:
+        pace = Pace(self._means.follower_rate)
+        return read_items(target, batches, path, pace, step, self._log.aliases, by_value=by_value)
+
+    def _history(self, cut: _Cut, only: Hashes | None = None, part: int = 0, parts: int = 1) -> judge.History:
+        columns = self._log.spool.load("hash", *_RECORD, only=only, part=part, parts=parts)
+        return judge.History(columns, judge.zones(columns, cut.lo, cut.hi, MAX_OFFSET))
+
+    def _judge(self, target: Target, items: dict[str, Any], log: judge.History) -> Found:
+        epoch = self._subject.log.newest.number
+        ends = np.array([make_version(epoch, self._log.at[p]) for p in sorted(self._log.at)], np.int64)
+        found = judge.items_against_log(items, log, ends, expires=target.expires)
+        if not target.held:
+            return found
+        return found.without(hashes(sorted(target.held)))
+
+    def _step(self, what: str, total: int = 0) -> Step:
+        step = Step(f"{self._subject.name}: {what}", total)
+        self._means.steps.append(step)
+        return step
+
+    def _path(self, name: str) -> Path:
+        return self._means.folder / f"{self._subject.name}-{self._verdict.cuts}-{name}".replace("/", "%")
+
+
+_RECORD = ("canon", "raw", "version", "partition")
+_ITEM = ("canon", "raw", "version")
+
+
+def _newest(items: dict[str, Any]) -> dict[str, Any]:
+    """Each key once: a scan may give a document twice."""
+    order = np.lexsort((items["version"], items["hash"]))
+    kept = judge.ends_of_runs(items["hash"], order)
+    return {name: column[kept] for name, column in items.items()}

@@ -1,0 +1,124 @@
+"""What verify says of a follower: the contract's JSON, and a line for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from driftless.lsn import format_lsn
+from driftless.verify.judge import AHEAD, DIFFERENT, EXTRA, MISSING, STALE
+from driftless.verify.proof import LOG, Verdict
+from driftless.verify.subject import Subject, Target
+
+KINDS = {MISSING: "missing", EXTRA: "extra", DIFFERENT: "different", STALE: "different", AHEAD: "different"}
+WORDS = {
+    MISSING: "missing",
+    EXTRA: "extra",
+    DIFFERENT: "different",
+    STALE: "different: an older state than was applied",
+    AHEAD: "different: a version that the log has not come to, so that changes to come would be refused",
+}
+
+
+@dataclass
+class Report:
+    """One follower. `trouble`: why it was not compared."""
+
+    name: str
+    generation: int
+    view: str
+    lsn: int = 0
+    source_documents: int = 0
+    follower_documents: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    quarantined: int = 0
+    unproven: int = 0
+    stage: str | None = None
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    trouble: str = ""
+    seconds: float = 0.0
+
+    @property
+    def in_sync(self) -> bool:
+        return not self.trouble and not self.stage and not self.unproven
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "generation": self.generation,
+            "lsn": format_lsn(self.lsn) if self.lsn else None,
+            "source_documents": self.source_documents,
+            "follower_documents": self.follower_documents,
+            **{kind: self.counts[kind] for kind in ("missing", "extra", "different")},
+            "quarantined": self.quarantined,
+            "unproven": self.unproven,
+            "in_sync": self.in_sync,
+            "stage": self.stage,
+            "samples": self.samples,
+            "pause_seconds": 0.0,
+            "seconds": round(self.seconds, 1),
+            "trouble": self.trouble or None,
+        }
+
+    def lines(self) -> list[str]:
+        """What to print: one line, and one for each sample."""
+        if self.trouble:
+            return [f"{self.name}: not compared: {self.trouble}"]
+        at = f"at {format_lsn(self.lsn)}, in {self.seconds:.1f} s, held for 0 s"
+        held = f", {self.quarantined:,} quarantined" if self.quarantined else ""
+        if self.in_sync:
+            return [f"{self.name}: in sync {at}: {self.follower_documents:,} documents{held}"]
+        if not self.stage:
+            why = f"{self.unproven:,} documents changed whenever they were looked at; verify again"
+            return [f"{self.name}: not proven {at}: {why}"]
+        counts = ", ".join(f"{self.counts[kind]:,} {kind}" for kind in ("missing", "extra", "different"))
+        first = f"{self.name}: DRIFT {at}: {counts} of {self.source_documents:,}{held}; first wrong: {self.stage}"
+        return [first, *(_line(sample) for sample in self.samples)]
+
+
+def _line(sample: Mapping[str, Any]) -> str:
+    values = "".join(f"\n      {name}: {said}" for name, said in sample.get("values", {}).items())
+    return f"  {sample['key']} ({sample['stage']}): {sample['problem']}{values}"
+
+
+def report(
+    subject: Subject, target: Target, verdict: Verdict, upstream: Sequence[tuple[Subject, Verdict]], samples: int
+) -> Report:
+    """A follower's part of what was found. `upstream`: of the tables that its view is built from."""
+    found = Report(target.follower, target.generation, subject.name, verdict.lsn, verdict.source_documents)
+    found.quarantined = len(target.held)
+    if target.trouble:
+        found.trouble = target.trouble
+        return found
+    found.follower_documents = verdict.documents[target.follower]
+    found.unproven = len(verdict.unproven)
+    for above, said in upstream:
+        _take_in(found, above.stage, said, LOG, samples, prefix=f"{above.name} ")
+    _take_in(found, subject.stage, verdict, LOG, samples)
+    _take_in(found, "follower", verdict, target.follower, samples, known=verdict.wrong.get(LOG, {}))
+    return found
+
+
+def _take_in(
+    found: Report,
+    stage: str,
+    verdict: Verdict,
+    scope: str,
+    samples: int,
+    *,
+    known: Mapping[str, int] | None = None,
+    prefix: str = "",
+) -> None:
+    """Add what is wrong at one stage. `known`: keys that are counted already; `prefix`: a row's, not a document's."""
+    wrong = {key: problem for key, problem in verdict.wrong.get(scope, {}).items() if key not in (known or {})}
+    counts = Counter(wrong.values()) + verdict.more.get(scope, Counter())
+    if not counts:
+        return
+    found.stage = found.stage or stage
+    if not prefix:
+        for problem, number in counts.items():
+            found.counts[KINDS[problem]] += number
+    for key, problem in sorted(wrong.items())[: max(0, samples - len(found.samples))]:
+        found.samples.append({"key": prefix + key, "problem": WORDS[problem], "stage": stage})

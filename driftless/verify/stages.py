@@ -1,0 +1,114 @@
+"""Read each stage of a subject into a spool: the source at a position, the log, and a follower's documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from driftless.kafka import Kafka, Offsets
+from driftless.verify.spool import ABSENT, ITEMS, LOG, SOURCE, Spool, hash_document, hash_raw, hashes
+from driftless.verify.steps import Pace, Step
+from driftless.verify.subject import Moment, Subject, Target
+
+
+def read_source(
+    subject: Subject, moment: Moment, path: Path, pace: Pace, step: Step, keys: Sequence[str] | None = None
+) -> Spool:
+    """What the source shows; of these keys alone, where they are given."""
+    spool = Spool(path, SOURCE)
+    for page in moment.documents(subject.statement, keys):
+        names = [key for key, _ in page]
+        canon = np.fromiter((hash_document(text) for _, text in page), np.int64, len(page))
+        spool.append({"key": names, "hash": hashes(names), "canon": canon})
+        step.done += len(page)
+        pace(len(page))
+    step.end()
+    spool.close()
+    return spool
+
+
+class LogSpool:
+    """A log from its floor on; read further with every look. `aliases`: what stores have for keys they cannot hold."""
+
+    def __init__(self, subject: Subject, kafka: Kafka, path: Path, step: Step) -> None:
+        self.spool = Spool(path, LOG)
+        self.at: Offsets = dict(subject.log.floor)
+        self.aliases: dict[str, str] = {}
+        self._subject = subject
+        self._kafka = kafka
+        self._step = step
+
+    def read_on(self) -> None:
+        """To the end as it is now, whatever is still undecided before it."""
+        log = self._subject.log
+        ends = self._kafka.decided_ends(log.topic, log.partitions)
+        self._step.total += sum(ends[p] - self.at[p] for p in ends)
+        for table in self._subject.history.read(self.at, ends):
+            for batch in table.to_batches():
+                self._append(batch)
+        self.at = {p: max(self.at[p], end) for p, end in ends.items()}
+        self._step.end()
+
+    def _append(self, batch: pa.RecordBatch) -> None:
+        names, texts = _texts(batch)
+        columns = {
+            "key": names,
+            "hash": hashes(names),
+            "canon": np.fromiter(map(hash_document, texts), np.int64, len(texts)),
+            "raw": np.fromiter(map(hash_raw, texts), np.int64, len(texts)),
+            "version": batch.column("version"),
+            "partition": batch.column("partition"),
+        }
+        self.spool.append(columns)
+        self._note_aliases(cast(pa.StringArray, batch.column("key")))
+        self._step.done += len(names)
+
+    def _note_aliases(self, keys: pa.StringArray) -> None:
+        for target in self._subject.targets:
+            held = target.sink.scan_keys(keys)
+            if held is not keys:
+                pairs: Any = zip(held.to_pylist(), keys.to_pylist(), strict=True)
+                self.aliases.update({there: key for there, key in pairs if there != key})
+
+
+def read_items(
+    target: Target,
+    batches: Iterable[pa.RecordBatch],
+    path: Path,
+    pace: Pace,
+    step: Step,
+    aliases: dict[str, str],
+    *,
+    by_value: bool,
+) -> Spool:
+    """A follower's documents, as `scan` or `read` gives them. `by_value`: whatever their text looks like."""
+    spool = Spool(path, ITEMS)
+    for batch in batches:
+        names, texts = _texts(batch)
+        if aliases:
+            names = [aliases.get(name, name) for name in names]
+        looked = by_value or not target.keeps_text
+        canon = np.fromiter(map(hash_document, texts), np.int64, len(texts)) if looked else np.full(len(texts), ABSENT)
+        columns = {
+            "key": names,
+            "hash": hashes(names),
+            "canon": canon,
+            "raw": np.fromiter(map(hash_raw, texts), np.int64, len(texts)),
+            "version": batch.column("version"),
+        }
+        spool.append(columns)
+        step.done += len(names)
+        pace(len(names))
+    step.end()
+    spool.close()
+    return spool
+
+
+def _texts(batch: pa.RecordBatch) -> tuple[list[str], list[str | None]]:
+    keys: Any = batch.column("key").to_pylist()
+    documents: Any = batch.column("document").to_pylist()
+    return keys, documents

@@ -1,0 +1,72 @@
+"""What is compared: a view over the source, the log that tells it, and the followers of that log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from driftless.kafka import Offsets
+from driftless.registry import TopicLog
+from driftless.sink import Sink
+
+
+class Moment(Protocol):
+    """The source at one exact position; see connectors/moment.py."""
+
+    @property
+    def lsn(self) -> int: ...
+
+    def documents(self, statement: str, keys: Sequence[str] | None = None) -> Iterator[list[tuple[str, str]]]: ...
+
+
+class History(Protocol):
+    """The records of a log as documents; see jobs/history.py."""
+
+    def read(self, begin: Offsets, end: Offsets) -> Iterator[pa.Table]: ...
+
+
+@dataclass(frozen=True)
+class Source:
+    """`moment`: takes a position, told how to report who holds it up. `mark`: writes a marker and gives its place."""
+
+    moment: Callable[[Callable[[str], None]], AbstractContextManager[Moment]]
+    mark: Callable[[], int]
+
+
+@dataclass
+class Target:
+    """One generation of a follower. `held`: keys in quarantine. `keeps_text`: documents are read back byte by byte.
+
+    `expires`: documents go away by themselves. `trouble`: why it cannot be compared.
+    """
+
+    follower: str
+    generation: int
+    sink: Sink
+    held: frozenset[str] = frozenset()
+    keeps_text: bool = True
+    expires: bool = False
+    trouble: str = ""
+
+
+@dataclass
+class Subject:
+    """`stage`: what the log is called in a report, `table-log` or `view-log`. `root`: the
+    table that it is of. `statement`: gives the source's side.
+
+    `skips`: the log need not tell every state of a document, as a view's does not.
+    """
+
+    name: str
+    root: str
+    stage: str
+    statement: str
+    log: TopicLog
+    history: History
+    rows: int = 0
+    skips: bool = False
+    targets: list[Target] = field(default_factory=list)

@@ -288,17 +288,25 @@ class Kafka:
         self, topic: str, *, partitions: int = 1, begin: int | None = None, isolation: str = "read_uncommitted"
     ) -> Iterator[Message]:
         """Every record of a topic, from `begin` or its first to the end as it is now; of one key in their order."""
-        settings: dict[str, Setting] = {"isolation.level": isolation, "enable.partition.eof": True}
         first = self.beginnings(topic, partitions) if begin is None else {0: begin}
         ends = (
             self.committed_ends(topic, partitions)
             if isolation == "read_committed"
             else self.written_ends({topic: partitions})[topic]
         )
-        left = {p for p, offset in first.items() if offset < ends[p]}
+        yield from self.read_between(topic, first, ends, isolation=isolation)
+
+    def read_between(
+        self, topic: str, begin: Offsets, ends: Offsets, *, isolation: str = "read_committed"
+    ) -> Iterator[Message]:
+        """Every record of [begin, end) of each partition. To read_committed, nothing there may be undecided."""
+        left = {p for p, end in ends.items() if begin[p] < end}
+        if not left:
+            return
+        settings: dict[str, Setting] = {"isolation.level": isolation, "enable.partition.eof": True}
         consumer = self.consumer(**settings)
         try:
-            consumer.assign([TopicPartition(topic, p, first[p]) for p in left])
+            consumer.assign([TopicPartition(topic, p, begin[p]) for p in left])
             while left:
                 message = consumer.poll(TIMEOUT)
                 if message is None:

@@ -172,7 +172,15 @@ def _subjects(
             node = Node("", "root", table.full_name, generation.fields)
             view = View(generation.view, node, {table.full_name: table}, generation.where)
             history = History(spark, job.source)
-            made[alike] = Subject(generation.view, table.full_name, "table-log", select(view), job.log, history)
+            made[alike] = Subject(
+                generation.view,
+                table.full_name,
+                "table-log",
+                select(view),
+                job.log,
+                history,
+                beside=_beside(state, config),
+            )
         made[alike].targets.append(_target(name, generation, job.spec, quarantine))
     return list(made.values())
 
@@ -186,3 +194,12 @@ def _target(name: str, generation: Generation, spec: object, quarantine: Quarant
     store = config_model(spec.kind).model_validate(dict(spec.config))
     held = frozenset(entry.key for entry in quarantine.read(name, generation.number))
     return Target(name, generation.number, spec.open(), held, store.keeps_text, store.expires)
+
+
+def _beside(state: State, config: Config) -> dict[str, int]:
+    """Every topic whose records tell where a transaction ended: those of all tables, and the markers'."""
+    from driftless import names
+    from driftless.registry import registered_log
+
+    logs = [log for table in state.under("epochs") if (log := registered_log(state, table)) is not None]
+    return {names.message_topic(config.name): 1, **{log.topic: log.partitions for log in logs}}

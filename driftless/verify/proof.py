@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from driftless.errors import SinkUnavailable
 from driftless.kafka import Kafka, Offsets
-from driftless.verify import judge
+from driftless.verify import boundary, judge
 from driftless.verify.judge import Found
 from driftless.verify.reached import Reached
 from driftless.verify.spool import Hashes, Spool, hashes
@@ -66,7 +66,9 @@ class Means:
 
 @dataclass
 class _Cut:
-    """The ends of the log before a position of the source, and behind it; and what the source shows there."""
+    """What the source shows at a position; the first record of each partition that it may lack there, and the first
+    that it surely lacks.
+    """
 
     lo: Offsets
     hi: Offsets
@@ -76,9 +78,9 @@ class _Cut:
 class Proof:
     """One subject. Nothing is held: neither a lock at the source, nor a follower.
 
-    A cut begins with the ends of the log (`lo`): what lies before them was committed before the position that is taken
-    then. A marker is written; once that is in Kafka, all that was committed at the position lies before the log's ends
-    (`hi`). What follows from that is in judge.py.
+    A cut begins with the ends of the log: what lies before them was committed before the position that is taken then.
+    A marker is written; once that is in Kafka, all that was committed at the position lies before the log's ends. What
+    lies between is told apart by boundary.py, and what follows from that is in judge.py.
     """
 
     def __init__(self, subject: Subject, means: Means) -> None:
@@ -205,7 +207,8 @@ class Proof:
         subject, means, log = self._subject, self._means, self._subject.log
         self._verdict.cuts += 1
         step = self._step("source" if keys is None else "source, again", subject.rows if keys is None else len(keys))
-        lo = means.kafka.written_ends({log.topic: log.partitions})[log.topic]
+        topics = {log.topic: log.partitions, **subject.beside}
+        lo = means.kafka.written_ends(topics)
         with means.source.moment(means.report) as moment, ThreadPoolExecutor(1, "source") as pool:
             self._verdict.lsn = self._verdict.lsn or moment.lsn
             marker = means.source.mark()
@@ -215,11 +218,14 @@ class Proof:
             means.reached.in_kafka(marker)
             if subject.skips:
                 self._await(marker)
-            hi = means.kafka.written_ends({log.topic: log.partitions})[log.topic]
+            hi = {topic: means.kafka.decided_ends(topic, partitions) for topic, partitions in topics.items()}
+            first, last = lo[log.topic], hi[log.topic]
+            if subject.beside:
+                first, last = boundary.find(means.kafka, log.topic, moment.lsn, lo, hi)
             self._log.read_on()
             source = reading.result()
         self._await(marker)
-        return _Cut(lo, hi, source)
+        return _Cut(first, last, source)
 
     def _await(self, marker: int) -> None:
         subject = self._subject

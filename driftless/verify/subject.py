@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -58,7 +58,8 @@ class Subject:
     """`stage`: what the log is called in a report, `table-log` or `view-log`. `root`: the
     table that it is of. `statement`: gives the source's side.
 
-    `skips`: the log need not tell every state of a document, as a view's does not.
+    `rows`: about how many there are. `beside`: topics, with how many partitions, whose records tell where transactions
+    ended; none where the log's own do not. `skips`: the log need not tell every state of a document, as a view's.
     """
 
     name: str
@@ -68,5 +69,6 @@ class Subject:
     log: TopicLog
     history: History
     rows: int = 0
+    beside: Mapping[str, int] = field(default_factory=dict)
     skips: bool = False
     targets: list[Target] = field(default_factory=list)

@@ -13,16 +13,19 @@ from pyspark.sql import SparkSession
 from driftless.kafka import Offsets
 from jobs.apply import LogSource, read_slice, spark_error
 from jobs.leased import name_jobs
+from jobs.steps import planning
 
 SLICE_OFFSETS = 100_000
 """Offsets that are read at a time: bounds the memory that they take here."""
+FEW = 300_000
+"""Up to here expressions are interpreted: to compile them takes seconds of CPU for each log."""
 
 
 class History:
     """Reads a slice ahead while the last one is dealt with: Spark works in the JVM, and who compares in Python."""
 
     def __init__(self, spark: SparkSession, source: LogSource) -> None:
-        self._spark = spark
+        self._compiled, self._interpreted = spark, planning(spark)
         self._source = replace(source, parse=(*source.parse, "`partition`"), shape=(*source.shape, "`partition`"))
 
     def read(self, begin: Offsets, end: Offsets) -> Iterator[pa.Table]:
@@ -31,19 +34,22 @@ class History:
         Raises DecodeError for a record that cannot be read, and SourceUnavailable for what may pass.
         """
         at = dict(begin)
-        pool = ThreadPoolExecutor(1, "history", lambda: name_jobs(self._spark, "verify", "read the log", "verify"))
+        spark = self._interpreted if sum(max(0, end[p] - at[p]) for p in end) <= FEW else self._compiled
+        pool = ThreadPoolExecutor(1, "history", lambda: name_jobs(spark, "verify", "read the log", "verify"))
         try:
-            ahead = self._submit(pool, at, end)
+            ahead = self._submit(spark, pool, at, end)
             while ahead is not None:
                 found = ahead.result()
-                ahead = self._submit(pool, at, end)
+                ahead = self._submit(spark, pool, at, end)
                 yield found
         except PySparkException as exc:
             raise spark_error(exc) from exc
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _submit(self, pool: ThreadPoolExecutor, at: Offsets, end: Offsets) -> Future[pa.Table] | None:
+    def _submit(
+        self, spark: SparkSession, pool: ThreadPoolExecutor, at: Offsets, end: Offsets
+    ) -> Future[pa.Table] | None:
         """Have the next slice read, and move `at` behind it; None where nothing is left."""
         left = [p for p in end if at[p] < end[p]]
         if not left:
@@ -52,4 +58,4 @@ class History:
         begin = dict(at)
         at.update({p: min(end[p], at[p] + share) for p in left})
         to = dict(at)
-        return pool.submit(lambda: read_slice(self._spark, self._source, begin, to).toArrow())
+        return pool.submit(lambda: read_slice(spark, self._source, begin, to).toArrow())

@@ -9,7 +9,7 @@ import time
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,8 +24,6 @@ from driftless.progress import show
 from driftless.quarantine import QuarantineLog
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from driftless.verify.report import Report
     from driftless.verify.subject import Subject, Target
 
@@ -146,7 +144,7 @@ def _generation(state: State, follower: str, number: int | None) -> Generation:
 
 
 def _subjects(
-    config: Config, control: Control, state: State, spark: SparkSession, wanted: dict[str, Generation]
+    config: Config, control: Control, state: State, spark: Any, wanted: dict[str, Generation]
 ) -> list[Subject]:
     """What is to be compared: followers of the same documents together, so that source and log are read once."""
     from driftless.registry import same_topic
@@ -192,8 +190,18 @@ def _target(name: str, generation: Generation, spec: object, quarantine: Quarant
 
     assert isinstance(spec, SinkSpec)
     store = config_model(spec.kind).model_validate(dict(spec.config))
-    held = frozenset(entry.key for entry in quarantine.read(name, generation.number))
-    return Target(name, generation.number, spec.open(), held, store.keeps_text, store.expires)
+
+    def quarantined() -> frozenset[str]:
+        return frozenset(entry.key for entry in quarantine.read(name, generation.number))
+
+    return Target(
+        name,
+        generation.number,
+        spec.open(),
+        quarantined,
+        keeps_text=store.keeps_text,
+        expires=store.expires,
+    )
 
 
 def _beside(state: State, config: Config) -> dict[str, int]:

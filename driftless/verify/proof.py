@@ -108,7 +108,7 @@ class Proof:
         verdict, targets = self._verdict, self._subject.targets
         cut = self._cut(None)
         items = {target.follower: self._scan(target) for target in targets if not target.trouble}
-        self._log.read_on()
+        self._read_to_the_end()
         verdict.source_documents = cut.source.rows
         verdict.documents = dict.fromkeys(items, 0)
         found: dict[str, list[Found]] = {LOG: [], **{name: [] for name in items}}
@@ -168,7 +168,7 @@ class Proof:
                 for key in self._nameless(target, keys):
                     self._verdict.wrong.setdefault(target.follower, {})[key] = keys.pop(key)
                 items[target.follower] = self._read_again(target, list(keys))
-        self._log.read_on()
+        self._read_to_the_end()
         left: dict[str, dict[str, int]] = {}
         for scope, keys in suspects.items():
             chosen = hashes(list(keys))
@@ -226,6 +226,12 @@ class Proof:
             source = reading.result()
         self._await(marker)
         return _Cut(first, last, source)
+
+    def _read_to_the_end(self) -> None:
+        """Whatever the followers' documents were made of is known then, and what of it their stores refused."""
+        self._log.read_on()
+        for target in self._subject.targets:
+            target.held |= target.quarantined()
 
     def _await(self, marker: int) -> None:
         subject = self._subject

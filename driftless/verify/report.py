@@ -13,12 +13,9 @@ from driftless.verify.proof import LOG, Verdict
 from driftless.verify.subject import Subject, Target
 
 KINDS = {MISSING: "missing", EXTRA: "extra", DIFFERENT: "different", STALE: "different", AHEAD: "different"}
-WORDS = {
-    MISSING: "missing",
-    EXTRA: "extra",
-    DIFFERENT: "different",
-    STALE: "different: an older state than was applied",
-    AHEAD: "different: a version that the log has not come to, so that changes to come would be refused",
+DETAILS = {
+    STALE: "an older state than the follower must have applied",
+    AHEAD: "its version is beyond the log's end, so changes to come would be refused",
 }
 
 
@@ -80,7 +77,8 @@ class Report:
 
 def _line(sample: Mapping[str, Any]) -> str:
     values = "".join(f"\n      {name}: {said}" for name, said in sample.get("values", {}).items())
-    return f"  {sample['key']} ({sample['stage']}): {sample['problem']}{values}"
+    detail = f": {sample['detail']}" if "detail" in sample else ""
+    return f"  {sample['key']} ({sample['stage']}): {sample['problem']}{detail}{values}"
 
 
 def report(
@@ -121,4 +119,5 @@ def _take_in(
         for problem, number in counts.items():
             found.counts[KINDS[problem]] += number
     for key, problem in sorted(wrong.items())[: max(0, samples - len(found.samples))]:
-        found.samples.append({"key": prefix + key, "problem": WORDS[problem], "stage": stage})
+        detail = {"detail": DETAILS[problem]} if problem in DETAILS else {}
+        found.samples.append({"key": prefix + key, "problem": KINDS[problem], "stage": stage, **detail})

@@ -39,7 +39,8 @@ class Source:
 
 @dataclass
 class Target:
-    """One generation of a follower. `held`: keys in quarantine. `keeps_text`: documents are read back byte by byte.
+    """One generation of a follower. `quarantined`: asks for the keys in quarantine; `held`: those that were told of.
+    `keeps_text`: documents are read back byte by byte.
 
     `expires`: documents go away by themselves. `trouble`: why it cannot be compared.
     """
@@ -47,6 +48,7 @@ class Target:
     follower: str
     generation: int
     sink: Sink
+    quarantined: Callable[[], frozenset[str]]
     held: frozenset[str] = frozenset()
     keeps_text: bool = True
     expires: bool = False

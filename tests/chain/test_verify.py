@@ -1,0 +1,236 @@
+"""`verify` on the real chain: silent where all is right, whoever writes; and every planted corruption is named."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.chain.conftest import MakePipeline, running
+from tests.chain.corrupt import InCache, InSearch, InTopic
+from tests.compare import OpenSearch, Redis, View
+from tests.pipeline import Pipeline
+from tests.writer import Rows, Writer, large, row, targets
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
+
+THINGS, PAIRS, TOKENS = targets()
+QUIET = 200
+"""Rows of the table of things whose keys, from 1,000 on, no writer touches."""
+RUNS = int(os.environ.get("DRIFTLESS_VERIFY_RUNS") or 2)
+"""Runs under load that must raise no alarm. `make soak` makes 100."""
+FIELDS = {
+    "name", "generation", "lsn", "source_documents", "follower_documents", "missing", "extra", "different",
+    "quarantined", "unproven", "in_sync", "stage", "samples", "pause_seconds", "seconds", "trouble",
+}  # fmt: skip
+LIMIT = 20
+
+
+@pytest.fixture(scope="module")
+def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
+    """Keys of every kind, values of every type, some columns, some rows, renamed columns, and a hash in Redis."""
+    rng = random.Random("verify")
+    for target in (THINGS, PAIRS, TOKENS):
+        target.create(source)
+        rows = Rows(source, target)
+        for key in target.keys[:40]:
+            rows.insert(key, {**row(rng), "large": large(rng)})
+    source.execute(
+        "insert into things (id, note, whole, price) "
+        "select n, 'note ' || n, n, n * 1.10 from generate_series(1000, %s) n",
+        (999 + QUIET,),
+    )
+    source.execute("create table docs (id int primary key, title text, extra jsonb)")
+    wide = "(select jsonb_object_agg('f' || n, n) from generate_series(1, 40) n)"
+    source.execute(
+        f"insert into docs select n, 'doc', case when n = 7 then {wide} end from generate_series(1, 30) n".encode()
+    )
+    things = View("thing", THINGS.table)
+    pipeline = make_pipeline(
+        things,
+        View("pair", PAIRS.table, tuple(PAIRS.key)),
+        View("token", TOKENS.table),
+        View("some", THINGS.table, fields={"id": "id", "größe": "price", "words": "note"}, where="small > 0"),
+        tables={**{target.table: {} for target in (THINGS, PAIRS, TOKENS)}, "public.docs": {}},
+    )
+    pipeline.follow("thing-hash", things, {"redis": {"format": "hash"}})
+    strict = {"settings": {"mapping.total_fields.limit": LIMIT}, "mapping": {"dynamic": True}}
+    pipeline.follow("doc-search", View("doc", "public.docs"), {"opensearch": strict})
+    pipeline.sync["views"]["doc"] = {"root": "public.docs"}
+    pipeline.apply()
+    return pipeline
+
+
+def verify(pipeline: Pipeline, *arguments: str, code: int | None = None) -> dict[str, dict[str, Any]]:
+    """What `verify --json` says of each follower."""
+    done = pipeline.here("verify", *arguments, "--json", seconds=400)
+    assert done.out, f"verify said nothing and ended with {done.code}: {done.err}"
+    said = {follower["name"]: follower for follower in done.json()["followers"]}
+    wanted = 0 if all(follower["in_sync"] for follower in said.values()) else 1
+    assert done.code == wanted if code is None else done.code == code, done.err
+    return said
+
+
+def found(said: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Key -> (problem, stage)."""
+    assert said["trouble"] is None, said
+    counted = {kind: said[kind] for kind in ("missing", "extra", "different")}
+    samples = said["samples"]
+    assert counted == {kind: sum(s["problem"] == kind for s in samples) for kind in counted}, said
+    return {sample["key"]: (sample["problem"], sample["stage"]) for sample in samples}
+
+
+@pytest.mark.usefixtures("job")
+def test_what_is_right_is_in_sync(pipeline: Pipeline, source: psycopg.Connection) -> None:
+    before = pipeline.lsn()
+    said = verify(pipeline)
+    assert said.keys() == pipeline.sync["followers"].keys()
+    for name, follower in said.items():
+        assert follower.keys() == FIELDS
+        assert (follower["in_sync"], follower["stage"], follower["samples"]) == (True, None, []), follower
+        assert _number(follower["lsn"]) >= _number(before)
+        assert follower["pause_seconds"] == 0
+        table, where = _rows_of(pipeline, name)
+        counted = source.execute(f"select count(*) from {table} where {where}".encode()).fetchone()
+        assert counted == (follower["source_documents"],)
+        assert follower["follower_documents"] == follower["source_documents"] - follower["quarantined"]
+    assert said["doc-search"]["quarantined"] == 1
+    assert not source.execute("select slot_name from pg_replication_slots where slot_name like '%verify%'").fetchall()
+
+
+def _number(lsn: str) -> int:
+    high, low = lsn.split("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+def _rows_of(pipeline: Pipeline, follower: str) -> tuple[str, str]:
+    view = pipeline.views[pipeline.sync["followers"][follower]["view"]]
+    return view.table, view.where
+
+
+@pytest.mark.usefixtures("job")
+@pytest.mark.parametrize("run", range(RUNS))
+def test_no_false_alarm_while_everybody_writes(pipeline: Pipeline, run: int) -> None:
+    view = ("thing", "pair", "token", "some")[run % 4]
+    with Writer(pipeline.dsn, seed := random.randrange(10**6)) as writer:
+        said = verify(pipeline, *pipeline.of(view))
+        written = Counter(writer.done)
+    assert all(follower["in_sync"] for follower in said.values()), f"seed {seed}: {said}"
+    assert sum(written.values()) > 100, written
+
+
+@pytest.mark.usefixtures("job")
+def test_every_corruption_of_a_follower_is_named_while_everybody_writes(pipeline: Pipeline) -> None:
+    search, cache, hashed = (pipeline.stores[f"thing-{kind}"] for kind in ("search", "cache", "hash"))
+    assert isinstance(search, OpenSearch)
+    assert isinstance(cache, Redis)
+    assert isinstance(hashed, Redis)
+    index, texts, hashes = InSearch(search), InCache(cache), InCache(hashed)
+    kept = {key: index.get(key) for key in ("1001", "1002", "1003", "1004", "1005", "1006")}
+    saved = {key: texts.get(key) for key in ("1011", "1012", "1013", "1014", "1015")}
+    with Writer(pipeline.dsn, random.randrange(10**6)):
+        index.change("1001", note="flipped")
+        index.drop("1002")
+        index.put("1999", b'{"id": 1999}', 1 << 48)
+        index.change("1003", whole="1003")  # the same digits, as text
+        index.put("1004", kept["1004"][0], 1 << 50)
+        index.change("1005", price=1105.51)
+        index.put("1006", b" " + kept["1006"][0])  # by somebody else, and as it should be
+        texts.change("1011", note="flipped")
+        texts.drop("1012")
+        texts.put("1999", b'{"id": 1999}')
+        texts.change("1013", whole=None)
+        texts.put("1014", b"not JSON")
+        texts.put("1015", b" " + saved["1015"])
+        hashes.field("1021", "note", "flipped")
+        hashes.drop("1022")
+        hashes.field("1999", "id", "1999")
+        hashes.field("1023", "price", None)
+        said = verify(pipeline, "thing-search", "thing-cache", "thing-hash", code=1)
+    wrong, lost, ghost = ("different", "follower"), ("missing", "follower"), ("extra", "follower")
+    assert found(said["thing-search"]) == {
+        "1001": wrong, "1002": lost, "1999": ghost, "1003": wrong, "1004": wrong, "1005": wrong,
+    }  # fmt: skip
+    assert found(said["thing-cache"]) == {"1011": wrong, "1012": lost, "1999": ghost, "1013": wrong, "1014": wrong}
+    assert found(said["thing-hash"]) == {"1021": wrong, "1022": lost, "1999": ghost, "1023": wrong}
+    assert {said[name]["stage"] for name in ("thing-search", "thing-cache", "thing-hash")} == {"follower"}
+
+
+@pytest.mark.usefixtures("job")
+def test_every_corruption_of_a_tables_log_is_named(pipeline: Pipeline) -> None:
+    topic = InTopic(pipeline.endpoints.kafka, f"{pipeline.name}.public.tokens")
+    name = TOKENS.keys[5][0]
+    rng = random.Random("log")
+    rows = Rows(pipeline.connection, TOKENS)
+    for key in TOKENS.keys[:10]:
+        assert rows.insert(key, row(rng, nulls=0)) or rows.update(key, row(rng, nulls=0))
+    pipeline.wait()
+    keys = [f'{{"id":"{key[0]}"}}'.encode() for key in TOKENS.keys[:10]]
+    topic.change(keys[5], note="flipped")
+    topic.drop(keys[6])
+    stranger = "00000000-0000-0000-0000-000000000001"
+    _, value = topic.newest(keys[7])
+    assert value is not None
+    topic.put(f'{{"id":"{stranger}"}}'.encode(), value.replace(TOKENS.keys[7][0].encode(), stranger.encode()), 0)
+    said = verify(pipeline, "token-search", "token-cache", code=1)
+    for follower in said.values():
+        assert follower["stage"] == "table-log"
+        assert found(follower) == {
+            name: ("different", "table-log"),
+            TOKENS.keys[6][0]: ("missing", "table-log"),
+            stranger: ("extra", "table-log"),
+        }
+
+
+@pytest.mark.usefixtures("job")
+def test_an_open_transaction_is_named_and_not_waited_for_without_end(pipeline: Pipeline) -> None:
+    with psycopg.connect(pipeline.dsn, application_name="nightly import") as other:
+        other.execute("insert into docs values (999, 'secret text', null)")
+        done = pipeline.here("verify", "doc-search", "--patience", "2", seconds=200)
+        other.rollback()
+    assert done.code == 1
+    assert f"process {other.info.backend_pid} (application `nightly import`" in done.err
+    assert "--patience" in done.err
+    assert "secret" not in done.err + done.out
+    assert "Traceback" not in done.err
+
+
+def test_a_follower_that_stands_still_is_not_compared(pipeline: Pipeline) -> None:
+    job = running(pipeline)
+    pipeline.wait()
+    assert pipeline.here("pause", "pair-cache").code == 0
+    said = verify(pipeline, "pair-search", "pair-cache", code=1)
+    assert said["pair-search"]["in_sync"], said["pair-search"]
+    assert "driftless resume pair-cache" in said["pair-cache"]["trouble"]
+    assert pipeline.here("resume", "pair-cache").code == 0
+    assert job.stop() == 0
+    done = pipeline.here("verify", "doc-search", seconds=200)
+    assert done.code == 1
+    assert "doc-search: not compared: nobody runs it" in done.out
+    assert "driftless run doc-search" in done.out
+
+
+@pytest.mark.usefixtures("job")
+def test_it_runs_from_another_machine(pipeline: Pipeline) -> None:
+    done = pipeline.machine("elsewhere")("verify", "pair-search", "--source-rate", "100", "--json", seconds=200)
+    assert done.code == 0, done.err
+    (said,) = done.json()["followers"]
+    assert said["in_sync"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nobody",), "there is no follower `nobody`"),
+        (("pair-search", "--generation", "7"), "pair-search has no generation 7; there is 1"),
+        (("--generation", "1"), "--generation is of one follower"),
+    ],
+)
+def test_wrong_use_is_told(pipeline: Pipeline, arguments: tuple[str, ...], said: str) -> None:
+    done = pipeline.here("verify", *arguments)
+    assert done.code == 2
+    assert said in done.err

@@ -79,7 +79,16 @@ def _follower(config: Config, name: str, state: State, source: SourceStatus, now
         "documents": fact.get("documents"),
         "quarantined": fact.get("quarantined", 0),
         "trouble": "; ".join(_troubles(state, name, generations)) or None,
+        **_proven(state, name, live["n"] if live else None),
     }
+
+
+def _proven(state: State, name: str, generation: int | None) -> dict[str, Any]:
+    """The last position at which verify found what readers see to be right, and when (seconds since 1970)."""
+    fact = state.facts.get(f"proven/{name}")
+    if fact is None or fact.value["generation"] != generation:
+        return {"proven_lsn": None, "proven_at": None}
+    return {"proven_lsn": fact.value["lsn"], "proven_at": round(fact.time, 3)}
 
 
 def _state(live: str, others: set[str]) -> str:

@@ -38,7 +38,7 @@ COMMANDS = dict(leaves())
 
 
 def test_no_command_of_the_contract_is_missing() -> None:
-    wanted = "up down init check plan apply run pause resume status rebuild promote replay wait remove"
+    wanted = "up down init check plan apply run pause resume status rebuild promote replay verify wait remove"
     assert {" ".join(path) for path in COMMANDS} >= {*wanted.split(), "quarantine list", "quarantine show"}
 
 
@@ -59,7 +59,7 @@ def test_every_option_and_argument_is_explained(path: tuple[str, ...]) -> None:
     assert [parameter.name for parameter in COMMANDS[path].params if not getattr(parameter, "help", None)] == []
 
 
-FACTS = {"up", "check", "plan", "apply", "status", "wait", "rebuild", "replay"}
+FACTS = {"up", "check", "plan", "apply", "status", "wait", "rebuild", "replay", "verify"}
 FACTS |= {f"quarantine {verb}" for verb in ("list", "show", "retry", "discard")}
 
 

@@ -7,9 +7,10 @@ import shutil
 import tempfile
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,15 +18,18 @@ from driftless.cli import complete
 from driftless.cli.base import NO, SYNC, YES, File, Json, app, chosen, control_of, err, load, out, say
 from driftless.cli.run import spark_jars
 from driftless.config import Config
-from driftless.control import Control, State
-from driftless.errors import ConfigError, SourceError
-from driftless.generation import Generation, generations, overtaken
+from driftless.control import State
+from driftless.errors import ConfigError
+from driftless.generation import Generation, generations
 from driftless.progress import show
-from driftless.quarantine import QuarantineLog
 
 if TYPE_CHECKING:
+    from driftless.verify.proof import Verdict
     from driftless.verify.report import Report
-    from driftless.verify.subject import Subject, Target
+    from driftless.verify.subject import Subject
+
+GENTLE = 2_000
+"""Rows a second that a continuous verify reads of each stage."""
 
 
 @app.command()
@@ -54,6 +58,13 @@ def verify(
     timeout: Annotated[
         float, typer.Option("--timeout", help="Seconds that a follower may take to apply what is committed.", min=1)
     ] = 300,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Write what is wrong in a store alone, from the log, and look again.")
+    ] = False,
+    continuous: Annotated[
+        bool, typer.Option("--continuous", help="Again and again, until Ctrl-C, at 2,000 rows/s if not told otherwise.")
+    ] = False,
+    every: Annotated[float, typer.Option("--every", help="Seconds of rest between two of these.", min=0)] = 600,
     as_json: Json = False,
 ) -> None:
     """Compare every document with the source at one exact position, while everybody goes on writing.
@@ -63,44 +74,61 @@ def verify(
 
     Example: `driftless verify`
 
+    Mend what is wrong in a store: `driftless verify product-cache --repair`
+
     One follower, gently: `driftless verify product-search --source-rate 5000 --follower-rate 5000`
     """
     config = load(file)
     names = chosen(config, followers or [])
     if generation is not None and len(names) != 1:
         raise ConfigError("--generation is of one follower: name it")
-    reports = _verify(config, names, generation, samples, source_rate, follower_rate, patience, timeout)
+    usual = GENTLE * continuous
+    asked = _Asked(names, generation, samples, source_rate or usual, follower_rate or usual, patience, timeout, repair)
+    while True:
+        reports = _verify(config, asked)
+        _show(reports, as_json=as_json)
+        if not continuous:
+            raise typer.Exit(YES if all(report.in_sync for report in reports) else NO)
+        time.sleep(every)
+
+
+def _show(reports: list[Report], *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"followers": [report.to_json() for report in reports]}))
-    else:
-        for report in reports:
-            for line in report.lines():
-                out.print(line, markup=False, soft_wrap=True)
-    raise typer.Exit(YES if all(report.in_sync for report in reports) else NO)
+        print(json.dumps({"followers": [report.to_json() for report in reports]}), flush=True)
+        return
+    for report in reports:
+        for line in report.lines():
+            out.print(line, markup=False, soft_wrap=True)
 
 
-def _verify(
-    config: Config,
-    names: list[str],
-    generation: int | None,
-    samples: int,
-    source_rate: float,
-    follower_rate: float,
-    patience: float,
-    timeout: float,
-) -> list[Report]:
+@dataclass(frozen=True)
+class _Asked:
+    """The options of one verify."""
+
+    names: list[str]
+    generation: int | None
+    samples: int
+    source_rate: float
+    follower_rate: float
+    patience: float
+    timeout: float
+    repair: bool
+
+
+def _verify(config: Config, asked: _Asked) -> list[Report]:
     from connectors.moment import moment
     from connectors.postgres import Postgres
+    from driftless.cli.subjects import Subjects
     from driftless.verify.proof import Means, Proof
     from driftless.verify.reached import Reached
-    from driftless.verify.report import report
+    from driftless.verify.report import proven, report
     from driftless.verify.steps import Step
     from driftless.verify.subject import Source
     from jobs.spark import session, stop
 
     control = control_of(config)
     state = control.read()
-    wanted = {name: _generation(state, name, generation) for name in names}
+    wanted = {name: _generation(state, name, asked.generation) for name in asked.names}
     reports: dict[str, Report] = {}
     with ExitStack() as ending:
         source = ending.enter_context(Postgres(config.source.dsn))
@@ -110,24 +138,38 @@ def _verify(
         ending.callback(stop, spark)
         steps: list[Step] = []
         ending.enter_context(show(steps, err))
-        taken = Source(partial(moment, config.source.dsn, patience), source.emit_marker)
-        reached = Reached(control, timeout, say)
-        for subject in _subjects(config, control, state, spark, wanted):
-            place = folder / str(len(list(folder.iterdir())))
-            place.mkdir()
-            means = Means(control.kafka, taken, reached, place, source_rate, follower_rate, say, steps)
-            begun = time.monotonic()
+        taken = Source(partial(moment, config.source.dsn, asked.patience), source.emit_marker)
+        reached = Reached(control, asked.timeout, say)
+        subjects = Subjects(config, control, state, spark)
+        for name in asked.names:
+            subjects.add(name, wanted[name])
+
+        def prove(subject: Subject) -> Verdict:
+            place = Path(tempfile.mkdtemp(dir=folder))
+            means = Means(control.kafka, taken, reached, place, asked.source_rate, asked.follower_rate, say, steps)
             try:
-                verdict = Proof(subject, means).run()
+                proof = Proof(subject, means)
+                verdict = proof.run()
+                if asked.repair:
+                    proof.mend()
+                return verdict
             finally:
                 for target in subject.targets:
                     target.sink.close()
-            shutil.rmtree(place)
-            for target in subject.targets:
-                made = report(subject, target, verdict, [], samples)
+                shutil.rmtree(place)
+
+        upstream = {name: (table, prove(table)) for name, table in subjects.tables.items()}
+        for group in subjects.groups.values():
+            begun = time.monotonic()
+            verdict = prove(group.subject)
+            for target in group.subject.targets:
+                above = [upstream[name] for name in group.tables]
+                made = report(group.subject, target, verdict, above, asked.samples)
                 made.seconds = time.monotonic() - begun
                 reports[target.follower] = made
-    return [reports[name] for name in names]
+                if made.in_sync:
+                    control.write(proven(made))
+    return [reports[name] for name in asked.names]
 
 
 def _generation(state: State, follower: str, number: int | None) -> Generation:
@@ -141,73 +183,3 @@ def _generation(state: State, follower: str, number: int | None) -> Generation:
         return known[number]
     live = [n for n in known if (state.get(f"follower/{follower}/{n}") or {}).get("live")]
     return known[live[0] if live else max(known)]
-
-
-def _subjects(
-    config: Config, control: Control, state: State, spark: Any, wanted: dict[str, Generation]
-) -> list[Subject]:
-    """What is to be compared: followers of the same documents together, so that source and log are read once."""
-    from driftless.registry import same_topic
-    from driftless.verify.subject import Subject
-    from driftless.views.sql import select
-    from driftless.views.tree import Node, View
-    from jobs.history import History
-    from jobs.job import make_job
-
-    quarantine = QuarantineLog(control.kafka, config.name)
-    made: dict[tuple[object, ...], Subject] = {}
-    for name, generation in wanted.items():
-        if overtaken(generation, state):
-            raise SourceError(
-                f"{name}: generation {generation.number} is of an older epoch of the log: it holds what is gone",
-                hint="run the follower until its newest generation is live",
-            )
-        job = make_job(config, name, generation, state, control.kafka)
-        table = generation.table
-        alike = (job.log.topic, generation.epoch, job.source.parse, job.source.shape)
-        if alike not in made:
-            same_topic(control.kafka, job.log)
-            node = Node("", "root", table.full_name, generation.fields)
-            view = View(generation.view, node, {table.full_name: table}, generation.where)
-            history = History(spark, job.source)
-            made[alike] = Subject(
-                generation.view,
-                table.full_name,
-                "table-log",
-                select(view),
-                job.log,
-                history,
-                beside=_beside(state, config),
-            )
-        made[alike].targets.append(_target(name, generation, job.spec, quarantine))
-    return list(made.values())
-
-
-def _target(name: str, generation: Generation, spec: object, quarantine: QuarantineLog) -> Target:
-    from driftless.verify.subject import Target
-    from jobs.apply import SinkSpec
-    from sinks import config_model
-
-    assert isinstance(spec, SinkSpec)
-    store = config_model(spec.kind).model_validate(dict(spec.config))
-
-    def quarantined() -> frozenset[str]:
-        return frozenset(entry.key for entry in quarantine.read(name, generation.number))
-
-    return Target(
-        name,
-        generation.number,
-        spec.open(),
-        quarantined,
-        keeps_text=store.keeps_text,
-        expires=store.expires,
-    )
-
-
-def _beside(state: State, config: Config) -> dict[str, int]:
-    """Every topic whose records tell where a transaction ended: those of all tables, and the markers'."""
-    from driftless import names
-    from driftless.registry import registered_log
-
-    logs = [log for table in state.under("epochs") if (log := registered_log(state, table)) is not None]
-    return {names.message_topic(config.name): 1, **{log.topic: log.partitions for log in logs}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from driftless.errors import SinkUnavailable
 from driftless.kafka import Kafka, Offsets
 from driftless.verify import boundary, judge
 from driftless.verify.judge import Found
+from driftless.verify.mend import mend
 from driftless.verify.reached import Reached
 from driftless.verify.spool import Hashes, Spool, hashes
 from driftless.verify.stages import LogSpool, read_items, read_source
@@ -39,6 +41,7 @@ LOG = ""
 class Verdict:
     """What was found of a subject. `wrong`: scope -> key -> problem, of judge.py; `more`: how many of each problem
     beyond those that are named. `unproven`: keys that changed at every cut, so that nothing is said of them.
+    `mended`: what was wrong and is no more.
     """
 
     lsn: int = 0
@@ -47,6 +50,7 @@ class Verdict:
     wrong: dict[str, dict[str, int]] = field(default_factory=dict)
     more: dict[str, Counter[int]] = field(default_factory=dict)
     unproven: set[str] = field(default_factory=set)
+    mended: dict[str, dict[str, int]] = field(default_factory=dict)
     cuts: int = 0
 
 
@@ -62,6 +66,10 @@ class Means:
     follower_rate: float
     report: Callable[[str], None]
     steps: list[Step]
+
+
+class NobodyLeft(Exception):
+    """None of the followers can be compared; each knows why."""
 
 
 @dataclass
@@ -91,9 +99,13 @@ class Proof:
 
     def run(self) -> Verdict:
         """Cut after cut, each of what did not agree at the last. What still does not, and rests, is wrong."""
-        suspects = self._first()
-        while suspects and self._verdict.cuts < ROUNDS:
-            suspects = self._again(suspects)
+        suspects: dict[str, dict[str, int]] = {}
+        try:
+            suspects = self._first()
+            while suspects and self._verdict.cuts < ROUNDS:
+                suspects = self._again(suspects)
+        except NobodyLeft:
+            return self._verdict
         for scope, keys in suspects.items():
             for key, problem in keys.items():
                 if scope == LOG and self._subject.skips:
@@ -101,6 +113,24 @@ class Proof:
                 else:
                     self._verdict.wrong.setdefault(scope, {})[key] = problem
         return self._verdict
+
+    def mend(self) -> None:
+        """Write what is wrong in followers alone from their log, and look again."""
+        verdict = self._verdict
+        for target in self._subject.targets:
+            wrong = verdict.wrong.get(target.follower)
+            if target.trouble or not wrong:
+                continue
+            self._log.read_on()
+            mend(self._subject, target, wrong, self._log)
+            del verdict.wrong[target.follower]
+            left, most = {target.follower: dict(wrong)}, verdict.cuts + ROUNDS
+            with suppress(NobodyLeft):
+                while left and verdict.cuts < most:
+                    left = self._again(left)
+            still = verdict.wrong.setdefault(target.follower, {})
+            still |= left.get(target.follower, {})
+            verdict.mended[target.follower] = {key: problem for key, problem in wrong.items() if key not in still}
 
     # -- the first cut, of all keys -----------------------------------------------------------------------------
 
@@ -209,12 +239,11 @@ class Proof:
         step = self._step("source" if keys is None else "source, again", subject.rows if keys is None else len(keys))
         topics = {log.topic: log.partitions, **subject.beside}
         lo = means.kafka.written_ends(topics)
-        with means.source.moment(means.report) as moment, ThreadPoolExecutor(1, "source") as pool:
+        with means.source.moment(means.report) as moment, _beside() as pool:
             self._verdict.lsn = self._verdict.lsn or moment.lsn
             marker = means.source.mark()
-            reading = pool.submit(
-                read_source, subject, moment, self._path("source"), Pace(means.source_rate), step, keys
-            )
+            pace = Pace(means.source_rate)
+            reading = pool.submit(read_source, subject, moment, self._path("source"), pace, step, keys)
             means.reached.in_kafka(marker)
             if subject.skips:
                 self._await(marker)
@@ -235,7 +264,9 @@ class Proof:
 
     def _await(self, marker: int) -> None:
         subject = self._subject
-        self._means.reached.by_followers(subject.targets, marker, subject.root, subject.log.newest.number)
+        self._means.reached.by_followers(subject.targets, marker, subject.overtaken)
+        if subject.targets and all(target.trouble for target in subject.targets):
+            raise NobodyLeft
 
     def _read(
         self, target: Target, batches: Iterator[pa.RecordBatch], path: Path, step: Step, *, by_value: bool
@@ -262,6 +293,16 @@ class Proof:
 
     def _path(self, name: str) -> Path:
         return self._means.folder / f"{self._subject.name}-{self._verdict.cuts}-{name}".replace("/", "%")
+
+
+@contextmanager
+def _beside() -> Iterator[ThreadPoolExecutor]:
+    """A thread that is not waited for where the block ends by an error: what it reads from is closed then."""
+    pool = ThreadPoolExecutor(1, "source")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 _RECORD = ("canon", "raw", "version", "partition")

@@ -10,13 +10,13 @@ from driftless.control import Control, State
 from driftless.errors import SourceError
 from driftless.lsn import format_lsn, parse_lsn
 from driftless.marker import Marker, parse_message
-from driftless.registry import registered_log
 from driftless.request import ControlReader, is_running
 from driftless.verify.subject import Target
 
 MARKER_SECONDS = 60.0
 """How long the connector may take to bring a marker."""
 _TOLD_SECONDS = 5.0
+_ANEW = "its log has begun anew meanwhile; verify again once its new generation is live"
 _RECENT = 200
 """Records of the message topic, from its end, among which a marker that was just written is."""
 
@@ -49,10 +49,10 @@ class Reached:
                 )
             time.sleep(0.05)
 
-    def by_followers(self, targets: Sequence[Target], lsn: int, root: str, epoch: int) -> None:
+    def by_followers(self, targets: Sequence[Target], lsn: int, overtaken: Callable[[State], bool]) -> None:
         """Return when all have applied a position; one that will not has `trouble` afterwards.
 
-        `root`, `epoch`: the table whose log they read, and of which epoch.
+        `overtaken`: whether the log that they read has begun anew.
         """
         waiting = [target for target in targets if not target.trouble]
         deadline, look_at, told_at = time.monotonic() + self._seconds, 0.0, time.monotonic() + _TOLD_SECONDS
@@ -65,7 +65,7 @@ class Reached:
                     look_at = time.monotonic() + 2.0
                     now = self._control.now()
                     for target in waiting:
-                        target.trouble = _trouble(reader.state, target, now) or _begun_anew(reader.state, root, epoch)
+                        target.trouble = _trouble(reader.state, target, now) or _ANEW * overtaken(reader.state)
                 if time.monotonic() >= deadline:
                     for target in waiting:
                         target.trouble = target.trouble or (
@@ -99,13 +99,6 @@ def _trouble(state: State, target: Target, now: float) -> str:
         return f"it has stopped: {fact.get('trouble') or 'see `driftless status`'}"
     if fact and not fact.get("built"):
         return "it is not built yet; `driftless status` shows how far it is"
-    return ""
-
-
-def _begun_anew(state: State, root: str, epoch: int) -> str:
-    log = registered_log(state, root)
-    if log is not None and log.newest.number > epoch:
-        return f"the log of {root} has begun anew meanwhile; verify again once its new generation is live"
     return ""
 
 

@@ -36,10 +36,12 @@ class Report:
     samples: list[dict[str, Any]] = field(default_factory=list)
     trouble: str = ""
     seconds: float = 0.0
+    repaired: int = 0
 
     @property
     def in_sync(self) -> bool:
-        return not self.trouble and not self.stage and not self.unproven
+        left = sum(self.counts.values()) - self.repaired
+        return not self.trouble and not left and not self.unproven and self.stage in (None, "follower")
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -51,6 +53,7 @@ class Report:
             **{kind: self.counts[kind] for kind in ("missing", "extra", "different")},
             "quarantined": self.quarantined,
             "unproven": self.unproven,
+            "repaired": self.repaired,
             "in_sync": self.in_sync,
             "stage": self.stage,
             "samples": self.samples,
@@ -65,19 +68,29 @@ class Report:
             return [f"{self.name}: not compared: {self.trouble}"]
         at = f"at {format_lsn(self.lsn)}, in {self.seconds:.1f} s, held for 0 s"
         held = f", {self.quarantined:,} quarantined" if self.quarantined else ""
-        if self.in_sync:
+        if self.in_sync and not self.repaired:
             return [f"{self.name}: in sync {at}: {self.follower_documents:,} documents{held}"]
         if not self.stage:
             why = f"{self.unproven:,} documents changed whenever they were looked at; verify again"
             return [f"{self.name}: not proven {at}: {why}"]
         counts = ", ".join(f"{self.counts[kind]:,} {kind}" for kind in ("missing", "extra", "different"))
-        first = f"{self.name}: DRIFT {at}: {counts} of {self.source_documents:,}{held}; first wrong: {self.stage}"
+        mended = f"; {self.repaired:,} repaired" if self.repaired else ""
+        first = (
+            f"{self.name}: DRIFT {at}: {counts} of {self.source_documents:,}{held}; first wrong: {self.stage}{mended}"
+        )
         return [first, *(_line(sample) for sample in self.samples)]
+
+
+def proven(report: Report) -> dict[str, dict[str, object] | None]:
+    """The fact for the control topic that a follower was in sync at a position, shown by `status`."""
+    fact: dict[str, object] = {"lsn": format_lsn(report.lsn), "generation": report.generation}
+    return {f"proven/{report.name}": fact}
 
 
 def _line(sample: Mapping[str, Any]) -> str:
     values = "".join(f"\n      {name}: {said}" for name, said in sample.get("values", {}).items())
     detail = f": {sample['detail']}" if "detail" in sample else ""
+    detail += ", repaired" if sample.get("repaired") else ""
     return f"  {sample['key']} ({sample['stage']}): {sample['problem']}{detail}{values}"
 
 
@@ -87,8 +100,8 @@ def report(
     """A follower's part of what was found. `upstream`: of the tables that its view is built from."""
     found = Report(target.follower, target.generation, subject.name, verdict.lsn, verdict.source_documents)
     found.quarantined = len(target.held)
-    if target.trouble:
-        found.trouble = target.trouble
+    if target.trouble or target.follower not in verdict.documents:
+        found.trouble = target.trouble or "it could not be read"
         return found
     found.follower_documents = verdict.documents[target.follower]
     found.unproven = len(verdict.unproven)
@@ -110,14 +123,19 @@ def _take_in(
     prefix: str = "",
 ) -> None:
     """Add what is wrong at one stage. `known`: keys that are counted already; `prefix`: a row's, not a document's."""
-    wrong = {key: problem for key, problem in verdict.wrong.get(scope, {}).items() if key not in (known or {})}
+    mended = verdict.mended.get(scope, {})
+    every = verdict.wrong.get(scope, {}) | mended
+    wrong = {key: problem for key, problem in every.items() if key not in (known or {})}
     counts = Counter(wrong.values()) + verdict.more.get(scope, Counter())
     if not counts:
         return
     found.stage = found.stage or stage
     if not prefix:
+        found.repaired += sum(key in mended for key in wrong)
         for problem, number in counts.items():
             found.counts[KINDS[problem]] += number
     for key, problem in sorted(wrong.items())[: max(0, samples - len(found.samples))]:
-        detail = {"detail": DETAILS[problem]} if problem in DETAILS else {}
+        detail: dict[str, Any] = {"detail": DETAILS[problem]} if problem in DETAILS else {}
+        if key in mended:
+            detail["repaired"] = True
         found.samples.append({"key": prefix + key, "problem": KINDS[problem], "stage": stage, **detail})

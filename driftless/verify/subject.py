@@ -9,6 +9,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from driftless.control import State
 from driftless.kafka import Offsets
 from driftless.registry import TopicLog
 from driftless.sink import Sink
@@ -55,17 +56,16 @@ class Target:
     trouble: str = ""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Subject:
-    """`stage`: what the log is called in a report, `table-log` or `view-log`. `root`: the
-    table that it is of. `statement`: gives the source's side.
+    """`stage`: what the log is called in a report, `table-log` or `view-log`. `statement`: gives the source's side.
 
     `rows`: about how many there are. `beside`: topics, with how many partitions, whose records tell where transactions
     ended; none where the log's own do not. `skips`: the log need not tell every state of a document, as a view's.
+    `overtaken`: whether the log has begun anew. `columns`: of the table, where the subject is one.
     """
 
     name: str
-    root: str
     stage: str
     statement: str
     log: TopicLog
@@ -73,4 +73,6 @@ class Subject:
     rows: int = 0
     beside: Mapping[str, int] = field(default_factory=dict)
     skips: bool = False
+    overtaken: Callable[[State], bool] = lambda _: False
+    columns: frozenset[str] = frozenset()
     targets: list[Target] = field(default_factory=list)

@@ -25,7 +25,7 @@ RUNS = int(os.environ.get("DRIFTLESS_VERIFY_RUNS") or 2)
 """Runs under load that must raise no alarm. `make soak` makes 100."""
 FIELDS = {
     "name", "generation", "lsn", "source_documents", "follower_documents", "missing", "extra", "different",
-    "quarantined", "unproven", "in_sync", "stage", "samples", "pause_seconds", "seconds", "trouble",
+    "quarantined", "unproven", "repaired", "in_sync", "stage", "samples", "pause_seconds", "seconds", "trouble",
 }  # fmt: skip
 LIMIT = 20
 
@@ -124,15 +124,15 @@ def test_no_false_alarm_while_everybody_writes(pipeline: Pipeline, run: int) -> 
 
 
 @pytest.mark.usefixtures("job")
-def test_every_corruption_of_a_follower_is_named_while_everybody_writes(pipeline: Pipeline) -> None:
+def test_every_corruption_of_a_follower_is_named_and_mended_while_everybody_writes(pipeline: Pipeline) -> None:
     search, cache, hashed = (pipeline.stores[f"thing-{kind}"] for kind in ("search", "cache", "hash"))
     assert isinstance(search, OpenSearch)
     assert isinstance(cache, Redis)
     assert isinstance(hashed, Redis)
     index, texts, hashes = InSearch(search), InCache(cache), InCache(hashed)
-    kept = {key: index.get(key) for key in ("1001", "1002", "1003", "1004", "1005", "1006")}
-    saved = {key: texts.get(key) for key in ("1011", "1012", "1013", "1014", "1015")}
-    with Writer(pipeline.dsn, random.randrange(10**6)):
+    kept = {key: index.get(key) for key in ("1004", "1006")}
+    saved = {key: texts.get(key) for key in ("1015",)}
+    with Writer(pipeline.dsn, seed := random.randrange(10**6)):
         index.change("1001", note="flipped")
         index.drop("1002")
         index.put("1999", b'{"id": 1999}', 1 << 48)
@@ -150,14 +150,29 @@ def test_every_corruption_of_a_follower_is_named_while_everybody_writes(pipeline
         hashes.drop("1022")
         hashes.field("1999", "id", "1999")
         hashes.field("1023", "price", None)
-        said = verify(pipeline, "thing-search", "thing-cache", "thing-hash", code=1)
+        said = verify(pipeline, "thing-search", "thing-cache", "thing-hash", "--repair", code=1)
     wrong, lost, ghost = ("different", "follower"), ("missing", "follower"), ("extra", "follower")
     assert found(said["thing-search"]) == {
         "1001": wrong, "1002": lost, "1999": ghost, "1003": wrong, "1004": wrong, "1005": wrong,
-    }  # fmt: skip
+    }, f"seed {seed}"  # fmt: skip
     assert found(said["thing-cache"]) == {"1011": wrong, "1012": lost, "1999": ghost, "1013": wrong, "1014": wrong}
     assert found(said["thing-hash"]) == {"1021": wrong, "1022": lost, "1999": ghost, "1023": wrong}
-    assert {said[name]["stage"] for name in ("thing-search", "thing-cache", "thing-hash")} == {"follower"}
+    assert {follower["stage"] for follower in said.values()} == {"follower"}
+    # What has a version beyond the log's end is told of: nothing could be written over it.
+    assert {name: f["repaired"] for name, f in said.items()} == {"thing-search": 5, "thing-cache": 5, "thing-hash": 4}
+    assert {name: f["in_sync"] for name, f in said.items()} == {
+        "thing-search": False, "thing-cache": True, "thing-hash": True,
+    }  # fmt: skip
+    (ahead,) = (sample for sample in said["thing-search"]["samples"] if not sample.get("repaired"))
+    assert ahead["key"] == "1004"
+    assert "beyond the log's end" in ahead["detail"]
+    search.call("DELETE", f"/{search.index}-1/_doc/1004?version={1 << 51}&version_type=external")
+    # What was mended goes on following.
+    pipeline.connection.execute("update things set whole = whole + 1 where id between 1000 and 1030 and id <> 1004")
+    pipeline.connection.execute("delete from things where id = 1004")
+    pipeline.assert_in_step("thing-search", "thing-cache")
+    proven = {f["name"]: f["proven_lsn"] for f in pipeline.status()["followers"]}
+    assert proven["thing-cache"] == said["thing-cache"]["lsn"]
 
 
 @pytest.mark.usefixtures("job")

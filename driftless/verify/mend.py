@@ -1,0 +1,76 @@
+"""Write what a follower should show, from its log, so that no newer write is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from driftless.errors import SinkError
+from driftless.sink import WRITES
+from driftless.verify.judge import AHEAD
+from driftless.verify.spool import hashes
+from driftless.verify.stages import LogSpool
+from driftless.verify.subject import Subject, Target
+from driftless.version import MAX_OFFSET, make_version
+
+_BATCH = 1_000
+
+
+def mend(subject: Subject, target: Target, wrong: Mapping[str, int], log: LogSpool) -> int:
+    """Give a store the newest document of each key, or a delete, at the last version before the log's end.
+
+    That is newer than what the store can rightly have, and older than whatever comes: where a change has come meanwhile
+    the store keeps that. May be repeated. A document whose version is beyond the log's end stays as it is, since
+    nothing could be written over it. Returns how many the store has taken.
+    """
+    keys = [key for key, problem in wrong.items() if problem != AHEAD]
+    newest = _newest(keys, log)
+    documents = _documents(subject, newest)
+    epoch, least = subject.log.newest.number, min(log.at.values())
+    rows = []
+    for key in keys:
+        if key in newest and key not in documents:
+            continue  # compacted away since: a newer one is on its way
+        end = log.at[newest[key][0]] if key in newest else least
+        if end > 0:
+            rows.append({"key": key, "version": make_version(epoch, end - 1), "document": documents.get(key)})
+    written = 0
+    for start in range(0, len(rows), _BATCH):
+        applied = target.sink.apply(
+            target.generation, pa.RecordBatch.from_pylist(rows[start : start + _BATCH], schema=WRITES)
+        )
+        if applied.rejected:
+            raise SinkError(
+                f"{target.follower}: the store refuses a document that is to be mended: {applied.rejected[0].reason}"
+            )
+        written += applied.written
+    return written
+
+
+def _newest(keys: Sequence[str], log: LogSpool) -> dict[str, tuple[int, int]]:
+    """Key -> partition and version of its newest record."""
+    wanted = hashes(keys)
+    named = dict(zip(wanted.tolist(), keys, strict=True))
+    found: dict[str, tuple[int, int]] = {}
+    columns = log.spool.load("hash", "version", "partition", only=wanted)
+    for place in np.argsort(columns["version"]).tolist():
+        key = named[int(columns["hash"][place])]
+        found[key] = int(columns["partition"][place]), int(columns["version"][place])
+    return found
+
+
+def _documents(subject: Subject, newest: Mapping[str, tuple[int, int]]) -> dict[str, str | None]:
+    """The documents of these very records, read from the log."""
+    begin: dict[int, int] = {}
+    end: dict[int, int] = {}
+    for partition, version in newest.values():
+        offset = version & MAX_OFFSET
+        begin[partition] = min(offset, begin.get(partition, offset))
+        end[partition] = max(offset + 1, end.get(partition, 0))
+    found: dict[str, str | None] = {}
+    for table in subject.history.read(begin, end):
+        rows = zip(*(table.column(name).to_pylist() for name in ("key", "version", "document")), strict=True)
+        found.update({key: text for key, version, text in rows if newest.get(key, (0, -1))[1] == version})
+    return found

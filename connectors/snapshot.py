@@ -112,10 +112,14 @@ class Snapshots:
         for message in self._kafka.read_to_end(topic, begin=begin, isolation="read_committed"):
             yield parse_message(message.value() or b"{}", message.timestamp()[1] / 1000)
 
-    def take(self, table: str, snapshot: Wanted) -> None:
+    def again(self, table: str, only: str) -> None:
+        """Have the rows that fulfil a condition read once more, in order with their changes, in no new epoch."""
+        self.take(table, Wanted(f"{table}/{uuid.uuid4().hex[:12]}", 0, {}, 0, "", {}), only)
+
+    def take(self, table: str, snapshot: Wanted, only: str = "") -> None:
         """Return when all rows are in the table's topic. Asked again after an interruption, it goes on.
 
-        Raises SourceError with the reason where it fails.
+        `only`: a condition on the rows. Raises SourceError with the reason where it fails.
         """
         topic = names.notification_topic(self._pipeline)
         offset = self._kafka.beginnings(topic, 1)[0]
@@ -130,7 +134,7 @@ class Snapshots:
                         return
             told_before = False
             if time.monotonic() >= heard_at + patience:
-                self._ask(table, snapshot.id)
+                self._ask(table, snapshot.id, only)
                 heard_at, patience = time.monotonic(), BEGIN_SECONDS
             state, cause = self._connect.state(names.connector(self._pipeline))
             if state == "FAILED":
@@ -155,9 +159,12 @@ class Snapshots:
                 raise SnapshotFailed(f"the snapshot of {table} was stopped", hint="`driftless apply` takes it anew")
         return bool(told["type"] == "COMPLETED")
 
-    def _ask(self, table: str, signal: str) -> None:
+    def _ask(self, table: str, signal: str, only: str) -> None:
         """Insert the signal, by which Debezium begins."""
-        data = {"data-collections": [java_pattern(*split_name(table))], "type": "incremental"}
+        name = java_pattern(*split_name(table))
+        data: dict[str, object] = {"data-collections": [name], "type": "incremental"}
+        if only:
+            data["additional-conditions"] = [{"data-collection": name, "filter": only}]
         # Each row is a signal, and has a key; what is told of the snapshot bears it.
         row = f"{signal}/{uuid.uuid4().hex[:8]}"
         self._source.signal(names.signal_table(self._pipeline), row, "execute-snapshot", json.dumps(data))

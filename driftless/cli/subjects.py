@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,13 +17,15 @@ from driftless.table import Table
 from driftless.types import refusal
 from driftless.verify.subject import Subject, Target
 from driftless.views.build import Build, build_of
-from driftless.views.sql import select
+from driftless.views.sql import select, with_keys
 from driftless.views.tree import Node, View
 from jobs.apply import LogSource, SinkSpec, kafka_options
 from jobs.decode import writes_sql
 from jobs.history import History
 from jobs.job import make_job
 from sinks import config_model
+
+Again = Callable[[str, str], None]
 
 
 @dataclass
@@ -36,13 +39,15 @@ class Group:
 class Subjects:
     """`groups`: the views to compare. `tables`: what views of several tables are built from, each of them once."""
 
-    def __init__(self, config: Config, control: Control, state: State, spark: Any) -> None:
+    def __init__(self, config: Config, control: Control, state: State, spark: Any, again: Again) -> None:
+        """`again`: has the rows of a table that fulfil a condition written into its log once more."""
         self.groups: dict[tuple[object, ...], Group] = {}
         self.tables: dict[str, Subject] = {}
         self._config = config
         self._control = control
         self._state = state
         self._spark = spark
+        self._again = again
         self._quarantine = QuarantineLog(control.kafka, config.name)
         logs = [log for table in state.under("epochs") if (log := registered_log(state, table)) is not None]
         # Every topic whose records tell where a transaction ended.
@@ -75,6 +80,7 @@ class Subjects:
                 history,
                 beside=self._beside,
                 overtaken=lambda state: overtaken(generation, state),
+                again=self._read_again(view),
             )
         )
 
@@ -109,8 +115,13 @@ class Subjects:
         options = kafka_options(self._control.kafka.settings(), "verify")
         history = History(self._spark, LogSource(log.topic, options, tuple(parse), tuple(shape)))
         view = _one_table(name, table, fields, None)
-        subject = Subject(name, "table-log", select(view), log, history, beside=self._beside)
+        subject = Subject(
+            name, "table-log", select(view), log, history, beside=self._beside, again=self._read_again(view)
+        )
         self.tables[name] = replace(subject, columns=frozenset(fields))
+
+    def _read_again(self, view: View) -> Callable[[Sequence[str]], None]:
+        return lambda keys: self._again(view.root.table, with_keys(view, keys))
 
     def _target(self, follower: str, generation: Generation, spec: SinkSpec) -> Target:
         store = config_model(spec.kind).model_validate(dict(spec.config))

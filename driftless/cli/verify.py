@@ -58,9 +58,7 @@ def verify(
     timeout: Annotated[
         float, typer.Option("--timeout", help="Seconds that a follower may take to apply what is committed.", min=1)
     ] = 300,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Write what is wrong in a store alone, from the log, and look again.")
-    ] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Mend the stage that is wrong, and look again.")] = False,
     continuous: Annotated[
         bool, typer.Option("--continuous", help="Again and again, until Ctrl-C, at 2,000 rows/s if not told otherwise.")
     ] = False,
@@ -116,8 +114,10 @@ class _Asked:
 
 
 def _verify(config: Config, asked: _Asked) -> list[Report]:
+    from connectors.connect import Connect
     from connectors.moment import moment
     from connectors.postgres import Postgres
+    from connectors.snapshot import Snapshots
     from driftless.cli.subjects import Subjects
     from driftless.verify.proof import Means, Proof
     from driftless.verify.reached import Reached
@@ -140,7 +140,10 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
         ending.enter_context(show(steps, err))
         taken = Source(partial(moment, config.source.dsn, asked.patience), source.emit_marker)
         reached = Reached(control, asked.timeout, say)
-        subjects = Subjects(config, control, state, spark)
+        connect = Connect(config.connect.url)
+        subjects = Subjects(
+            config, control, state, spark, Snapshots(config.name, source, control.kafka, connect, say).again
+        )
         for name in asked.names:
             subjects.add(name, wanted[name])
 

@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from driftless.errors import SinkError
+from driftless.errors import SinkError, SourceError
+from driftless.kafka import TIMEOUT, Kafka, produce
 from driftless.sink import WRITES
-from driftless.verify.judge import AHEAD
+from driftless.verify.judge import AHEAD, EXTRA
 from driftless.verify.spool import hashes
 from driftless.verify.stages import LogSpool
 from driftless.verify.subject import Subject, Target
 from driftless.version import MAX_OFFSET, make_version
 
 _BATCH = 1_000
+_SNAPSHOT_KEYS = 500
 
 
 def mend(subject: Subject, target: Target, wrong: Mapping[str, int], log: LogSpool) -> int:
@@ -47,6 +49,25 @@ def mend(subject: Subject, target: Target, wrong: Mapping[str, int], log: LogSpo
             )
         written += applied.written
     return written
+
+
+def mend_log(subject: Subject, wrong: Mapping[str, int], log: LogSpool, kafka: Kafka) -> None:
+    """Have the source's rows of these keys written into a table's log again, after a delete of what has none.
+
+    A row that comes into being meanwhile is read by that snapshot, so no delete is left over it. May be repeated.
+    """
+    assert subject.again is not None
+    extra = [key for key, problem in wrong.items() if problem == EXTRA]
+    producer = kafka.producer(**{"enable.idempotence": True})
+    for partition, version in _newest(extra, log).values():
+        offset = version & MAX_OFFSET
+        for message in kafka.read_between(subject.log.topic, {partition: offset}, {partition: offset + 1}):
+            produce(producer, subject.log.topic, message.key() or b"", None, partition=partition)
+    if producer.flush(TIMEOUT):
+        raise SourceError(f"{subject.log.topic}: deletes could not be written in {TIMEOUT:.0f} s")
+    keys = list(wrong)
+    for start in range(0, len(keys), _SNAPSHOT_KEYS):
+        subject.again(keys[start : start + _SNAPSHOT_KEYS])
 
 
 def _newest(keys: Sequence[str], log: LogSpool) -> dict[str, tuple[int, int]]:

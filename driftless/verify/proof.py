@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from driftless.errors import SinkUnavailable
 from driftless.kafka import Kafka, Offsets
 from driftless.verify import boundary, judge
 from driftless.verify.judge import Found
-from driftless.verify.mend import mend
+from driftless.verify.mend import mend, mend_log
 from driftless.verify.reached import Reached
 from driftless.verify.spool import Hashes, Spool, hashes
 from driftless.verify.stages import LogSpool, read_items, read_source
@@ -115,22 +116,33 @@ class Proof:
         return self._verdict
 
     def mend(self) -> None:
-        """Write what is wrong in followers alone from their log, and look again."""
+        """Have written again what is wrong in a table's log, then from its log what is wrong in followers; and look
+        again.
+        """
+        subject = self._subject
+        if subject.again is not None:
+            self._mend(LOG, lambda wrong: mend_log(subject, wrong, self._log, self._means.kafka))
+        for target in subject.targets:
+            if not target.trouble:
+                self._mend(target.follower, partial(self._mend_follower, target))
+
+    def _mend_follower(self, target: Target, wrong: Mapping[str, int]) -> None:
+        self._log.read_on()
+        mend(self._subject, target, wrong, self._log)
+
+    def _mend(self, scope: str, write: Callable[[Mapping[str, int]], object]) -> None:
         verdict = self._verdict
-        for target in self._subject.targets:
-            wrong = verdict.wrong.get(target.follower)
-            if target.trouble or not wrong:
-                continue
-            self._log.read_on()
-            mend(self._subject, target, wrong, self._log)
-            del verdict.wrong[target.follower]
-            left, most = {target.follower: dict(wrong)}, verdict.cuts + ROUNDS
-            with suppress(NobodyLeft):
-                while left and verdict.cuts < most:
-                    left = self._again(left)
-            still = verdict.wrong.setdefault(target.follower, {})
-            still |= left.get(target.follower, {})
-            verdict.mended[target.follower] = {key: problem for key, problem in wrong.items() if key not in still}
+        wrong = verdict.wrong.pop(scope, {})
+        if not wrong:
+            return
+        write(wrong)
+        left, most = {scope: dict(wrong)}, verdict.cuts + ROUNDS
+        with suppress(NobodyLeft):
+            while left and verdict.cuts < most:
+                left = self._again(left)
+        still = verdict.wrong.get(scope, {}) | left.get(scope, {})
+        verdict.wrong[scope] = still
+        verdict.mended[scope] = {key: problem for key, problem in wrong.items() if key not in still}
 
     # -- the first cut, of all keys -----------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ DETAILS = {
 
 @dataclass
 class Report:
-    """One follower. `trouble`: why it was not compared."""
+    """One follower. `left`: what is still wrong, at any stage. `trouble`: why it was not compared."""
 
     name: str
     generation: int
@@ -37,11 +37,11 @@ class Report:
     trouble: str = ""
     seconds: float = 0.0
     repaired: int = 0
+    left: int = 0
 
     @property
     def in_sync(self) -> bool:
-        left = sum(self.counts.values()) - self.repaired
-        return not self.trouble and not left and not self.unproven and self.stage in (None, "follower")
+        return not self.trouble and not self.left and not self.unproven
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -108,7 +108,14 @@ def report(
     for above, said in upstream:
         _take_in(found, above.stage, said, LOG, samples, prefix=f"{above.name} ")
     _take_in(found, subject.stage, verdict, LOG, samples)
-    _take_in(found, "follower", verdict, target.follower, samples, known=verdict.wrong.get(LOG, {}))
+    _take_in(
+        found,
+        "follower",
+        verdict,
+        target.follower,
+        samples,
+        known=verdict.wrong.get(LOG, {}) | verdict.mended.get(LOG, {}),
+    )
     return found
 
 
@@ -130,6 +137,7 @@ def _take_in(
     if not counts:
         return
     found.stage = found.stage or stage
+    found.left += len(wrong.keys() - mended.keys()) + verdict.more.get(scope, Counter()).total()
     if not prefix:
         found.repaired += sum(key in mended for key in wrong)
         for problem, number in counts.items():

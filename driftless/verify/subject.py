@@ -63,6 +63,7 @@ class Subject:
     `rows`: about how many there are. `beside`: topics, with how many partitions, whose records tell where transactions
     ended; none where the log's own do not. `skips`: the log need not tell every state of a document, as a view's.
     `overtaken`: whether the log has begun anew. `columns`: of the table, where the subject is one.
+    `again`: has the source's rows of some keys written into the log once more; None where nobody can.
     """
 
     name: str
@@ -75,4 +76,5 @@ class Subject:
     skips: bool = False
     overtaken: Callable[[State], bool] = lambda _: False
     columns: frozenset[str] = frozenset()
+    again: Callable[[Sequence[str]], None] | None = None
     targets: list[Target] = field(default_factory=list)

@@ -6,7 +6,7 @@ hash where a foreign key has no index. `SETTINGS` must hold for the transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 
 from driftless.table import Column, quoted, quoted_column
@@ -35,6 +35,12 @@ def select(view: View) -> str:
         rows = f"(SELECT * FROM {quoted(table)} WHERE {parse(view.where).sql(view.tables[table], POSTGRES)}) r"
     rows, document = compiled.rows(view.root, rows, "r")
     return f"SELECT {compiled.key('r')} AS key, {document} AS document FROM {rows}"
+
+
+def with_keys(view: View, keys: Iterable[str]) -> str:
+    """The condition that a row of the root, under its table's own name, has one of these keys, as `select` has them."""
+    key = Compiled(view).key(quoted(view.root.table))
+    return f"({key}) in ({', '.join(map(text_literal, keys))})"
 
 
 class Compiled:

@@ -176,7 +176,7 @@ def test_every_corruption_of_a_follower_is_named_and_mended_while_everybody_writ
 
 
 @pytest.mark.usefixtures("job")
-def test_every_corruption_of_a_tables_log_is_named(pipeline: Pipeline) -> None:
+def test_every_corruption_of_a_tables_log_is_named_and_mended(pipeline: Pipeline) -> None:
     topic = InTopic(pipeline.endpoints.kafka, f"{pipeline.name}.public.tokens")
     name = TOKENS.keys[5][0]
     rng = random.Random("log")
@@ -191,14 +191,15 @@ def test_every_corruption_of_a_tables_log_is_named(pipeline: Pipeline) -> None:
     _, value = topic.newest(keys[7])
     assert value is not None
     topic.put(f'{{"id":"{stranger}"}}'.encode(), value.replace(TOKENS.keys[7][0].encode(), stranger.encode()), 0)
-    said = verify(pipeline, "token-search", "token-cache", code=1)
+    said = verify(pipeline, "token-search", "token-cache", "--repair")
     for follower in said.values():
-        assert follower["stage"] == "table-log"
+        assert (follower["stage"], follower["repaired"], follower["in_sync"]) == ("table-log", 3, True)
         assert found(follower) == {
             name: ("different", "table-log"),
             TOKENS.keys[6][0]: ("missing", "table-log"),
             stranger: ("extra", "table-log"),
         }
+    pipeline.assert_in_step("token-search", "token-cache")
 
 
 @pytest.mark.usefixtures("job")

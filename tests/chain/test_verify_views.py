@@ -63,7 +63,7 @@ def test_what_is_wrong_in_the_views_log_is_named(pipeline: Pipeline) -> None:
     assert all(follower["in_sync"] for follower in verify(pipeline).values())
 
 
-def test_what_is_wrong_in_a_tables_log_is_named(pipeline: Pipeline) -> None:
+def test_what_is_wrong_in_a_tables_log_is_named_and_mended(pipeline: Pipeline) -> None:
     topic = InTopic(pipeline.endpoints.kafka, f"{pipeline.name}.public.products")
     topic.change(b'{"id":3}', title="flipped")
     pipeline.connection.execute("update orders set status = status || '!' where id = 9")  # so that there is another cut
@@ -74,3 +74,7 @@ def test_what_is_wrong_in_a_tables_log_is_named(pipeline: Pipeline) -> None:
         first = follower["samples"][0]
         assert (first["key"], first["problem"], first["stage"]) == ("public.products 3", "different", "table-log")
     assert json.dumps(said).count("flipped") == 0, "a row's value was shown"
+    done = pipeline.here("verify", "--repair", "--json", seconds=400)
+    assert done.code in (0, 1), done.err  # the view may be looked at before it has taken the row in
+    assert all(follower["in_sync"] for follower in verify(pipeline).values())
+    assert not pipeline.differences()

@@ -19,7 +19,7 @@ from driftless.cli.base import NO, SYNC, YES, File, Json, app, chosen, control_o
 from driftless.cli.run import spark_jars
 from driftless.config import Config
 from driftless.control import State
-from driftless.errors import ConfigError
+from driftless.errors import ConfigError, SyncError
 from driftless.generation import Generation, generations
 from driftless.progress import show
 
@@ -82,11 +82,17 @@ def verify(
         raise ConfigError("--generation is of one follower: name it")
     usual = GENTLE * continuous
     asked = _Asked(names, generation, samples, source_rate or usual, follower_rate or usual, patience, timeout, repair)
-    while True:
+    if not continuous:
         reports = _verify(config, asked)
         _show(reports, as_json=as_json)
-        if not continuous:
-            raise typer.Exit(YES if all(report.in_sync for report in reports) else NO)
+        raise typer.Exit(YES if all(report.in_sync for report in reports) else NO)
+    while True:
+        try:
+            _show(_verify(config, asked), as_json=as_json)
+        except ConfigError:
+            raise
+        except SyncError as exc:
+            say(f"not compared: {exc}; trying again in {every:g} s")
         time.sleep(every)
 
 

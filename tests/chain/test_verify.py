@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 from collections import Counter
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from tests.chain.conftest import MakePipeline, running
 from tests.chain.corrupt import InCache, InSearch, InTopic
 from tests.compare import OpenSearch, Redis, View
-from tests.pipeline import Pipeline
+from tests.pipeline import Pipeline, until
 from tests.writer import Rows, Writer, large, row, targets
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
@@ -228,6 +229,23 @@ def test_a_follower_that_stands_still_is_not_compared(pipeline: Pipeline) -> Non
     assert done.code == 1
     assert "doc-search: not compared: nobody runs it" in done.out
     assert "driftless run doc-search" in done.out
+
+
+@pytest.mark.usefixtures("job")
+def test_it_goes_on_for_ever_and_leaves_what_is_proven(pipeline: Pipeline) -> None:
+    def proven() -> Any:
+        return pipeline.follower("pair-cache")["proven_lsn"]
+
+    before = proven()
+    job = pipeline.here.start("verify", "pair-cache", "--continuous", "--every", "1")
+    try:
+        first = until("a position to be proven", lambda: proven() != before and proven(), 200)
+        until("another one", lambda: proven() != first, 200)
+        assert _number(first) < _number(proven())
+        assert job.stop(number=signal.SIGINT) == 130
+    finally:
+        job.destroy()
+    assert "Traceback" not in job.output()
 
 
 @pytest.mark.usefixtures("job")

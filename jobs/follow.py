@@ -6,9 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import partial
 from math import inf
 
 import pyarrow as pa
@@ -19,11 +17,11 @@ from driftless.kafka import Kafka, Offsets
 from driftless.registry import APPLY
 from driftless.sink import Applied, Sink
 from jobs.apply import Head, Outcome, Slice, apply_slice, count_documents
-from jobs.beside import beside
 from jobs.frontier import Pending
 from jobs.ground import Ground
 from jobs.held import Quarantine
 from jobs.leased import name_jobs, shown
+from jobs.saving import Saving
 from jobs.standing import Checkpoint, Job, Progress
 
 _log = logging.getLogger(__name__)
@@ -35,10 +33,6 @@ SLICE_SECONDS = 4.0
 """How long a slice may take before the next is no larger: bounds what is repeated after a crash or a stop."""
 IDLE_SECONDS, IDLE_MOST = 0.01, 0.04
 """How long to wait before looking for changes again, and how long where several looks have found none."""
-SAVE_SECONDS = 1.0
-"""How often the checkpoint is written: bounds what is repeated, and how soon a store that lost data is noticed."""
-COUNT_SECONDS = 5.0
-"""How often documents are counted while they change: it costs a search index a refresh."""
 RETRY_SECONDS = 5.0
 STORE_SECONDS = 10.0
 """How often a store is asked for what it must be set to: it may be changed while it is written to."""
@@ -98,13 +92,9 @@ class Follow:
         self._pending = pending
         self._token = token
         self._sink: Sink = job.spec.open()
-        self._saved: str | None = None
-        self._saving: Future[bool] | None = None
-        self._save_at = 0.0
+        self._saving = Saving(self._sink, self.progress)
         self._store_at = time.monotonic() + STORE_SECONDS
         self._at_head = 0.0
-        self._count_at = 0.0
-        self._counted = 0
         self._history = job.history
         self._unvouched = False
 
@@ -177,7 +167,7 @@ class Follow:
         found = None if text is None else Checkpoint.from_text(text)
         if found is not None and found.token > self._token:
             raise Fenced(f"another runner took over the follower `{self.job.follower}`")
-        self._saved = text
+        self._saving.found(text)
         self._unvouched = found.unvouched if found else bool(self._sink.count(self.job.generation))
         progress.floor = dict(log.floor)
         progress.positions, progress.marker, progress.built = dict(log.floor), None, False
@@ -334,7 +324,7 @@ class Follow:
                 self._sink.promote(self.job.generation)
                 progress.live = True
             progress.state = self._state()
-            self._save_at = self._count_at = 0.0  # whoever sees that it is live wants to know of how many documents
+            self._saving.hurry()  # whoever sees that it is live wants to know of how many documents
         progress.changed.set()
 
     def _check_built(self) -> None:
@@ -355,54 +345,35 @@ class Follow:
             )
 
     def _save_now_and_then(self) -> None:
-        """Beside what is applied: a search index takes a tenth of a second and more for a checkpoint and a count."""
-        if self._saving is None and time.monotonic() >= self._save_at:
-            self._save_at = time.monotonic() + SAVE_SECONDS
-            self._begin_save()
-        elif self._saving is not None and self._saving.done():
-            self._end_save()
+        if self._saving.due:
+            self._saving.begin(self._checkpoint())
+        elif self._saving.ended:
+            self._hear_of_save()
 
     def _save(self) -> None:
         """Write the checkpoint, and notice a store that lost what it had acknowledged."""
-        self._end_save()
-        self._begin_save()
-        self._end_save()
+        self._hear_of_save()
+        self._saving.begin(self._checkpoint())
+        self._hear_of_save()
 
-    def _begin_save(self) -> None:
-        progress = self.progress
-        text = Checkpoint(
-            self._token,
-            self.job.log.topic_id,
-            progress.positions,
-            progress.marker,
-            self._at_head,
-            progress.built,
-            self._history,
-            {p: leader for (_, p), leader in self._ground.leaders.items()},
-            self._unvouched,
-        ).to_text()
-        self._saving = beside(partial(self._write, text))
-
-    def _end_save(self) -> None:
-        saving, self._saving = self._saving, None
-        if saving is not None and not saving.result():
+    def _hear_of_save(self) -> None:
+        if not self._saving.hear():
             self._sink.create(self.job.generation)
             self._resume(self._sink.load(self.job.generation))
             _log.warning("%s: the store lost what it had acknowledged; following again", self.job.follower)
 
-    def _write(self, text: str) -> bool:
-        """False where the store holds another checkpoint than the one that was saved last."""
-        progress = self.progress
-        if not self._sink.save(self.job.generation, text, expected=self._saved):
-            return False
-        self._saved = text
-        written = progress.written
-        if progress.documents is None or (written != self._counted and time.monotonic() >= self._count_at):
-            progress.documents = self._sink.count(self.job.generation)
-            self._counted = written
-            self._count_at = time.monotonic() + COUNT_SECONDS
-        progress.changed.set()
-        return True
+    def _checkpoint(self) -> Checkpoint:
+        return Checkpoint(
+            self._token,
+            self.job.log.topic_id,
+            self.progress.positions,
+            self.progress.marker,
+            self._at_head,
+            self.progress.built,
+            self._history,
+            {p: leader for (_, p), leader in self._ground.leaders.items()},
+            self._unvouched,
+        )
 
 
 def _time(seconds: float) -> str:

@@ -54,10 +54,13 @@ def standing(state: State) -> Trouble | None:
     return Trouble(str(fact["what"]), ANEW if history else APPLY, history=history)
 
 
-def troubles(config: Config, source: Postgres, connect: Connect, state: State) -> Iterator[Trouble]:
+def troubles(
+    config: Config, source: Postgres, connect: Connect, state: State, *, often: bool = False
+) -> Iterator[Trouble]:
     """Everything that is wrong now. Nothing before the pipeline was applied.
 
-    What was told is read before what is there: so an honest source is never found behind.
+    What was told is read before what is there: so an honest source is never found behind. `often`: spare Connect, which
+    reads all positions that it has ever stored for each answer, while the slot is in use and so cannot be moved.
     """
     if state.get("pipeline/identity") is None:
         return
@@ -68,7 +71,8 @@ def troubles(config: Config, source: Postgres, connect: Connect, state: State) -
         yield found
         return
     slot = source.slot(names.slot(config.name))
-    read = _read(config, connect, state)
+    ask = not often or slot is None or not slot.active
+    read = _read(config, connect if ask else None, state)
     if read.position > source.lsn():
         yield Trouble(
             f"the source's log ends at {format_lsn(source.lsn())}, and it has been read up to "
@@ -93,9 +97,11 @@ class _Read:
     captures: bool
 
 
-def _read(config: Config, connect: Connect, state: State) -> _Read:
+def _read(config: Config, connect: Connect | None, state: State) -> _Read:
     claimed = [fact.value.get("applied_lsn") for key, fact in state.facts.items() if key.startswith("follower/")]
     furthest = max((parse_lsn(str(lsn)) for lsn in claimed if lsn is not None), default=0)
+    if connect is None:
+        return _Read(None, furthest, captures=True)
     try:
         stored, captures = connect.position(names.connector(config.name))
     except SourceUnavailable:

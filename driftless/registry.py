@@ -7,7 +7,7 @@ from typing import Any
 
 from driftless.control import State
 from driftless.errors import SourceError
-from driftless.kafka import Kafka, Offsets
+from driftless.kafka import Kafka, Offsets, Topic
 from driftless.version import make_version
 
 APPLY = "run `driftless apply`: it has the tables read anew, then start the run again"
@@ -130,14 +130,21 @@ def has_epoch(state: State, table: str, number: int) -> bool:
 def same_topic(kafka: Kafka, log: TopicLog) -> None:
     """Raise SourceError unless the topic is the very one that was registered, with as many partitions."""
     if reason := another_topic(kafka, log):
-        raise SourceError(f"the topic {log.topic} {reason}: offsets in it mean nothing to the followers", hint=APPLY)
+        raise not_the_same(log, reason)
+
+
+def not_the_same(log: TopicLog, reason: str) -> SourceError:
+    return SourceError(f"the topic {log.topic} {reason}: offsets in it mean nothing to the followers", hint=APPLY)
 
 
 def another_topic(kafka: Kafka, log: TopicLog) -> str:
     """Why a topic is not the one that was registered; empty where it is."""
     found = kafka.topic(log.topic)
-    if found is None:
-        return "is gone since it was registered"
+    return "is gone since it was registered" if found is None else differs(log, found)
+
+
+def differs(log: TopicLog, found: Topic) -> str:
+    """Why the topic that is there is not the one that was registered; empty where it is."""
     if found.id != log.topic_id:
         return "was deleted and made again since it was registered"
     if found.partitions != log.partitions:

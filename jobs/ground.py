@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from driftless.errors import LogLost
+from driftless.errors import LogLost, SourceUnavailable
 from driftless.kafka import Kafka
-from driftless.registry import APPLY, TopicLog, keeps_all, same_topic
+from driftless.registry import APPLY, TopicLog, differs, keeps_all, not_the_same
 
 Place = tuple[str, int]
 """Topic, partition."""
-SECONDS = 1.0
+SECONDS = 2.0
+GONE_SECONDS = 10.0
+"""How long a topic may be missing before that is believed: a broker that restarts may not know of it yet."""
 OPEN_SECONDS = 20.0
 """How long a transaction of Kafka may be open before that is told: the connector ends each within a second."""
 SETTINGS_SECONDS = 10.0
@@ -24,6 +26,7 @@ class Ground:
         self._kafka = kafka
         self._logs = logs
         self._at = self._settings_at = self._open_at = 0.0
+        self._gone_at: dict[str, float] = {}
         self._held: dict[Place, tuple[int, float]] = {}
         self.leaders: dict[Place, int] = {}
         """Under which leader each partition was read: to be kept with the positions."""
@@ -39,13 +42,21 @@ class Ground:
         now = time.monotonic()
         if now >= self._at:
             for log in self._logs:
-                same_topic(self._kafka, log)
+                self._same(log, now)
             self._check_tails(read())
             self._at = now + SECONDS
         if now >= self._settings_at:
             for log in self._logs:
                 keeps_all(self._kafka, log)
             self._settings_at = now + SETTINGS_SECONDS
+
+    def _same(self, log: TopicLog, now: float) -> None:
+        found = self._kafka.topic(log.topic)
+        if found is None and now - self._gone_at.setdefault(log.topic, now) < GONE_SECONDS:
+            raise SourceUnavailable(f"there is no topic {log.topic}")
+        if reason := "is gone since it was registered" if found is None else differs(log, found):
+            raise not_the_same(log, reason)
+        self._gone_at.pop(log.topic, None)
 
     def _check_tails(self, read: Mapping[Place, int]) -> None:
         """A broker that lost the end of its log shows nothing of that once it has grown again, but for the leader."""
@@ -70,7 +81,7 @@ class Ground:
         now = time.monotonic()
         if now < self._open_at:
             return said
-        self._open_at = now + OPEN_SECONDS / 10
+        self._open_at = now + OPEN_SECONDS / 4
         longest: tuple[float, str] = (0.0, "")
         for log in self._logs:
             committed = self._kafka.committed_ends(log.topic, log.partitions)

@@ -40,7 +40,7 @@ class SourceWatch(threading.Thread):
     def stop(self) -> None:
         self._ended.set()
 
-    def look(self) -> None:
+    def look(self, *, often: bool = False) -> None:
         """Raise SourceError where something is wrong now. It is kept in the control topic, whatever comes after it."""
         from connectors.connect import Connect
         from connectors.guard import standing, troubles
@@ -54,7 +54,8 @@ class SourceWatch(threading.Thread):
         try:
             if self._source is None:
                 self._source = Postgres(self._config.source.dsn)
-            found = list(troubles(self._config, self._source, Connect(self._config.connect.url), state))
+            connect = Connect(self._config.connect.url)
+            found = list(troubles(self._config, self._source, connect, state, often=often))
             if time.monotonic() >= self._catalogue_at:
                 self._catalogue_at = time.monotonic() + CATALOGUE_SECONDS
                 self._tell_of_tables(self._source, state)
@@ -82,7 +83,7 @@ class SourceWatch(threading.Thread):
     def run(self) -> None:
         while not self._ended.wait(SECONDS):
             try:
-                self.look()
+                self.look(often=True)
             except SourceUnavailable:
                 continue  # Kafka is away, which followers tell of
             except SyncError as exc:

@@ -13,6 +13,7 @@ from connectors.rights import missing_rights
 from connectors.views import view_source
 from driftless import names
 from driftless.config import Config
+from driftless.control import State
 from driftless.table import Table
 from driftless.types import refusal
 from driftless.views.resolve import resolve
@@ -134,9 +135,18 @@ def _log(config: Config, places: Places, *, anew: bool) -> Iterator[Finding]:
     if status == "FAILED":
         # Not fatal: `apply` is what starts it again.
         yield Finding(f"the connector has failed: {cause}; `driftless apply` starts it again", fatal=False)
-    if places.control.topic not in existing:
+    state = places.control.read() if places.control.topic in existing else State({})
+    if state.get("pipeline/identity") is None:
+        left = [topic for name in config.source.tables if (topic := names.table_topic(config.name, name)) in existing]
+        captures = places.connect.config(names.connector(config.name)) is not None
+        if captures or (left and places.control.topic not in existing):
+            # Epochs and generations would begin at 1 again, below what the stores hold.
+            there = "its connector" if captures else f"the topic {left[0]}"
+            yield Finding(
+                f"the topic {places.control.topic} is gone or empty, and there is {there}: this was applied before; "
+                "take it away as docs/getting-started.md says, or give this one another `name`"
+            )
         return
-    state = places.control.read()
     for trouble in troubles(config, places.source, places.connect, state):
         yield Finding(str(trouble), planned=anew or not trouble.history)
     publication = names.publication(config.name)

@@ -63,6 +63,7 @@ class Runner:
         self._stop = threading.Event()
         self._under_way = False
         self._halted: SyncError | None = None
+        self._done = False
         self.progress: list[Progress | BuildProgress] = []
 
     def end(self) -> bool:
@@ -88,7 +89,7 @@ class Runner:
         """Follow until `end`; or, with `until_caught_up`, until every follower has applied the log.
 
         `until_lsn`: a position of the source that must then have been applied too. `until`: ends when it is true of
-        the control topic. Raises the first error of a follower, once all have ended.
+        the control topic. Raises the first error of a follower, once all have ended, unless that was reached.
         """
         kafka = Kafka(self._config.kafka)
         control = Control(kafka, self._config.name)
@@ -122,7 +123,7 @@ class Runner:
             self._watch(followers, reader, until_lsn, until_caught_up, until)
         standing = [p for f in followers if not f.removed for p in f.progress]
         errors = [p.error for p in standing if p.error is not None]
-        if errors:
+        if errors and not self._done:
             raise errors[0]
         late = [p.follower for p in standing if p.lag > 0]
         if until_caught_up and late:
@@ -157,7 +158,8 @@ class Runner:
             if not all(_caught_up(p, until_lsn) for f in followers for p in f.progress):
                 behind_at = time.monotonic()
             caught_up = time.monotonic() > behind_at + SHOWN_SECONDS
-            if (until_caught_up and caught_up) or until(reader.state):
+            self._done = self._done or until(reader.state)
+            if (until_caught_up and caught_up) or self._done:
                 self._stop.set()
             if self._stop.is_set():
                 for f in followers:

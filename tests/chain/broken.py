@@ -123,7 +123,7 @@ def _own(path: Path, like: Path) -> None:
     shutil.chown(path, found.st_uid, found.st_gid)
 
 
-def ends(job: Job, message: str, hint: str, seconds: float = 60) -> None:
+def ends(job: Job, message: str, hint: str, seconds: float = 150) -> None:
     """The run stops by itself, and says why and what to do."""
     assert job.wait(seconds) == 1, job.output()
     said = " ".join(job.output().split())

@@ -61,7 +61,7 @@ def test_an_index_that_is_deleted_under_a_run(pipeline: Pipeline, job: Job) -> N
     """It is filled again; or a write met its absence first, and says what to do."""
     server, name = index(pipeline, "customer-search")
     server.call("DELETE", f"/{name}")
-    until("it to be noticed", lambda: "following again" in job.output() or "is gone or closed" in job.output(), 30)
+    until("it to be noticed", lambda: "following again" in job.output() or "is gone or closed" in job.output(), 60)
     if "is gone or closed" in job.output():
         assert "driftless rebuild customer-search" in job.output()
         assert pipeline.here("rebuild", "customer-search").code == 0
@@ -110,8 +110,8 @@ def test_a_redis_that_is_told_to_evict(pipeline: Pipeline, job: Job) -> None:
         client.config_set("maxmemory-policy", "allkeys-lru")
         try:
             message = "Redis has maxmemory-policy allkeys-lru: it would throw documents and versions away"
-            until("the run to tell", lambda: message in job.output(), 60)
-            until("it to have failed", lambda: pipeline.follower("customer-cache")["state"] == "failed", 30)
+            until("the run to tell", lambda: message in job.output(), 150)
+            until("it to have failed", lambda: pipeline.follower("customer-cache")["state"] == "failed", 60)
             assert job.running, "it has other followers"
         finally:
             client.config_set("maxmemory-policy", "noeviction")
@@ -128,7 +128,7 @@ def test_a_redis_that_is_full_holds_back_its_followers_alone(pipeline: Pipeline,
             gap(pipeline)
             pipeline.assert_in_step("customer-search")
             waits = partial(pipeline.follower, "customer-cache")
-            until("it to be told of", lambda: waits()["trouble"], 60)
+            until("it to be told of", lambda: waits()["trouble"], 150)
             assert job.running
         finally:
             client.config_set("maxmemory", "0")
@@ -155,7 +155,7 @@ def test_who_was_away_for_longer_than_deletes_are_kept(pipeline: Pipeline, make_
     message = f"the log keeps deletes for {RETENTION:.0f} s, so it may still hold rows that are gone"
     ends(away.run("customer-cache"), message, "`driftless rebuild customer-cache` builds it anew")
     job = away.run()
-    until("the rows to be filled again", lambda: "it has not been kept up for longer" in job.output(), 60)
+    until("the rows to be filled again", lambda: "it has not been kept up for longer" in job.output(), 150)
     for follower in ("customer-cache", "customer-search", "order-cache"):
         if away.follower(follower)["state"] == "failed":
             rebuilt = away.here("rebuild", follower, seconds=240)

@@ -93,8 +93,8 @@ def test_a_topic_that_is_made_anew_under_a_run(pipeline: Pipeline, job: Job) -> 
     with connector_stopped(pipeline):
         make_anew(pipeline, customers(pipeline), 5000)
         message = f"the topic {customers(pipeline)}"
-        until("the run to tell", lambda: message in job.output(), 60)
-        until("followers to have failed", partial(failed, pipeline, "customer-search", "customer-cache"), 60)
+        until("the run to tell", lambda: message in job.output(), 150)
+        until("followers to have failed", partial(failed, pipeline, "customer-search", "customer-cache"), 150)
     assert not pipeline.differences(["customer-search", "customer-cache"]), "something was written of it"
     assert job.running, "it has other followers"
     assert job.stop() in (0, 1)
@@ -112,8 +112,8 @@ def test_a_topic_that_gets_more_partitions(pipeline: Pipeline, job: Job) -> None
     kafka = admin(pipeline)
     kafka.create_partitions([grown])[customers(pipeline)].result()
     message = f"the topic {customers(pipeline)} has 5 partitions, and 2 were registered"
-    until("the run to tell", lambda: message in job.output(), 60)
-    until("followers to have failed", partial(failed, pipeline, "customer-search", "customer-cache"), 60)
+    until("the run to tell", lambda: message in job.output(), 150)
+    until("followers to have failed", partial(failed, pipeline, "customer-search", "customer-cache"), 150)
     gap(pipeline)
     assert job.stop() in (0, 1)
     told_everywhere(pipeline, message, by=("status", "check"))
@@ -126,7 +126,7 @@ def test_a_topic_that_may_forget_rows(pipeline: Pipeline, job: Job) -> None:
     kafka = admin(pipeline)
     kafka.incremental_alter_configs([wanted])[wanted].result()
     message = f"the topic {customers(pipeline)} has cleanup.policy=compact,delete: it forgets rows"
-    until("the run to tell", lambda: message in job.output(), 60)
+    until("the run to tell", lambda: message in job.output(), 150)
     assert job.stop() in (0, 1)
     told_everywhere(pipeline, message, by=("status", "check"))
     mended(pipeline)
@@ -136,7 +136,7 @@ def test_the_topic_of_a_view_that_is_made_anew(pipeline: Pipeline, job: Job) -> 
     number = pipeline.status()["views"][0]["generation"]
     topic = f"{pipeline.name}.view.order.{number}"
     make_anew(pipeline, topic)
-    until("the run to tell", lambda: f"the topic {topic} was deleted" in job.output(), 60)
+    until("the run to tell", lambda: f"the topic {topic} was deleted" in job.output(), 150)
     assert job.stop() in (0, 1)
     mended(pipeline)
 
@@ -154,11 +154,11 @@ def test_a_transaction_that_hangs_is_told_of_and_never_applied(pipeline: Pipelin
     pipeline.connection.execute("update customers set name = 'after it'")
     waits = partial(pipeline.follower, "customer-cache")
     message = f"a transaction of Kafka has been open on {customers(pipeline)}/"
-    until("it to be told of", lambda: message in (waits()["trouble"] or ""), 60)
+    until("it to be told of", lambda: message in (waits()["trouble"] or ""), 150)
     assert pipeline.here("wait", "--lsn", pipeline.lsn(), "--timeout", "2", "customer-cache").code == 1
     hanging.abort_transaction(30)
     pipeline.assert_in_step()
-    until("nothing to be told of any more", lambda: not waits()["trouble"], 30)
+    until("nothing to be told of any more", lambda: not waits()["trouble"], 60)
     assert job.running, "the same run has gone on"
 
 
@@ -249,7 +249,7 @@ def test_a_record_that_cannot_be_read(pipeline: Pipeline, job: Job) -> None:
         customers(pipeline), b'{"id": 1, "name', b'{"id":1}', partition=0, headers={"op": b"u", "lsn": b"1"}
     )
     assert producer.flush(30) == 0
-    until("followers to have failed", partial(failed, pipeline, "customer-search", "customer-cache"), 60)
+    until("followers to have failed", partial(failed, pipeline, "customer-search", "customer-cache"), 150)
     assert f"{customers(pipeline)}/0" in job.output().replace("partition ", "")
     assert "cannot be decoded" in job.output()
     assert job.stop() in (0, 1)

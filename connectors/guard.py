@@ -22,6 +22,7 @@ from driftless.registry import keeps_all, registered_log, same_topic
 from driftless.views.build import newest_build
 
 APPLY = "run `driftless apply`: it has the tables read anew, then start the run again"
+REMADE = "`driftless apply` makes it again"
 ANEW = "if source.dsn leads where it should, run `driftless apply --anew`: it has everything read anew from there"
 
 
@@ -144,6 +145,10 @@ def _publication(config: Config, source: Postgres, state: State) -> Iterator[Tro
 
 def topic_troubles(config: Config, kafka: Kafka, state: State) -> Iterator[Trouble]:
     """Topics that are not what was registered. They stop those alone who read them."""
+    existing = kafka.topics()
+    for topic in (names.message_topic, names.transaction_topic, names.notification_topic):
+        if (name := topic(config.name)) not in existing:
+            yield Trouble(f"the topic {name} is gone: no position can be told", REMADE, renewal=False)
     logs = [registered_log(state, name) for name in config.source.tables]
     logs += [build.log for name in config.views if (build := newest_build(state, name)) is not None]
     for log in logs:

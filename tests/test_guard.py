@@ -1,0 +1,317 @@
+"""What tells that changes are missing, decided from what the source, Connect and the brokers say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+
+from connectors.connect import Connect
+from connectors.guard import ANEW, APPLY, Trouble, standing, troubles
+from connectors.postgres import Postgres, Slot, Storage
+from driftless.config import Config
+from driftless.control import Fact, State
+from driftless.errors import LogLost, SourceError, SourceUnavailable
+from driftless.kafka import Kafka, Offsets, Topic
+from driftless.load import load
+from driftless.registry import TopicLog, first_epoch
+from jobs import ground
+from jobs.ground import Ground
+
+IDENTITY = {"system_identifier": "7", "timeline": 1, "database": "shop"}
+
+
+@dataclass
+class Source:
+    """What a source says."""
+
+    now: int = 1000
+    found: Slot | None = field(default_factory=lambda: Slot("driftless_shop", 900, True, 0, "reserved"))
+    identities: dict[str, object] = field(default_factory=lambda: dict(IDENTITY))
+    tables: dict[str, str] = field(default_factory=lambda: {"public.items": "1"})
+
+    def identity(self) -> dict[str, object]:
+        return self.identities
+
+    def slot(self, name: str) -> Slot | None:
+        assert name == "driftless_shop"
+        return self.found
+
+    def lsn(self) -> int:
+        return self.now
+
+    def carried(self, publication: str) -> dict[str, str]:
+        assert publication == "driftless_shop"
+        return self.tables
+
+
+@dataclass
+class Stored:
+    """What Connect says; `asked` counts."""
+
+    stored: int | None = 950
+    captures: bool = True
+    away: bool = False
+    asked: int = 0
+
+    def position(self, name: str) -> tuple[int | None, bool]:
+        assert name == "driftless-shop"
+        self.asked += 1
+        if self.away:
+            raise SourceUnavailable("Kafka Connect cannot be reached")
+        return self.stored, self.captures
+
+
+def state(**more: Mapping[str, Any]) -> State:
+    """Of a pipeline that was applied, and whose follower has reached the position 0/384 (900)."""
+    facts: dict[str, Any] = {
+        "pipeline/identity": {**IDENTITY, "history": 0},
+        "epochs/public.items": {},
+        "carried/public.items": {"by": "1"},
+        "follower/a/1": {"applied_lsn": "0/384"},
+        "follower/b/1": {"applied_lsn": None},
+        **more,
+    }
+    return State({key: Fact(value, 0.0, 0) for key, value in facts.items() if value is not None})
+
+
+@pytest.fixture
+def config(tmp_path: Any) -> Config:
+    (tmp_path / "sync.yaml").write_text(
+        "name: shop\nsource: {dsn: 'postgresql://a@b/shop', tables: {public.items: {}}}\n"
+        "kafka: {bootstrap: 'b:1'}\nconnect: {url: 'http://b:1'}\nviews: {}\nfollowers: {}\n"
+    )
+    return load(tmp_path / "sync.yaml", {})
+
+
+def found(config: Config, source: Source, connect: Stored, known: State, *, often: bool = False) -> list[Trouble]:
+    return list(troubles(config, cast("Postgres", source), cast("Connect", connect), known, often=often))
+
+
+def test_an_honest_source_is_in_order(config: Config) -> None:
+    for connect in (Stored(), Stored(900), Stored(None), Stored(away=True)):
+        assert found(config, Source(), connect, state()) == []
+
+
+def test_before_a_pipeline_is_applied_there_is_nothing_to_rest_on(config: Config) -> None:
+    assert found(config, Source(found=None), Stored(), State({})) == []
+
+
+SLOT = Slot("driftless_shop", 900, False, 0, "reserved")
+
+
+@pytest.mark.parametrize(
+    ("source", "connect", "message"),
+    [
+        (Source(found=None), Stored(), "the slot driftless_shop is gone: changes since 0/3B6 may be missing"),
+        (Source(found=None), Stored(away=True), "the slot driftless_shop is gone: changes since 0/384 may be missing"),
+        (
+            Source(found=replace(SLOT, wal_status="lost", invalidated="wal_removed")),
+            Stored(),
+            "the slot driftless_shop is lost: the log that it needs has been removed (wal_removed)",
+        ),
+        (
+            Source(found=replace(SLOT, confirmed=960)),
+            Stored(),
+            "the slot driftless_shop was moved to 0/3C0 by something else, and Connect has read up to 0/3B6: "
+            "what lies between is missing",
+        ),
+    ],
+    ids=["gone", "gone and Connect is away", "lost", "moved"],
+)
+def test_a_slot_that_is_not_ours_any_more(config: Config, source: Source, connect: Stored, message: str) -> None:
+    assert found(config, source, connect, state()) == [Trouble(message, APPLY)]
+
+
+def test_a_slot_is_not_missed_where_nothing_was_ever_read(config: Config) -> None:
+    fresh = state(**{"follower/a/1": {"applied_lsn": None}})
+    assert found(config, Source(found=None), Stored(None), fresh) == []
+    assert found(config, Source(found=None), Stored(None, captures=False), state()) == []
+
+
+@pytest.mark.parametrize("connect", [Stored(1001), Stored(away=True)])
+def test_a_server_whose_log_ends_before_what_was_read(config: Config, connect: Stored) -> None:
+    source = Source(now=1000 if connect.stored == 1001 else 899)
+    (trouble,) = found(config, source, connect, state())
+    assert (trouble.history, trouble.hint) == (True, ANEW)
+    assert "the server was restored from an older state" in trouble.what
+
+
+@pytest.mark.parametrize(("key", "value"), [("timeline", 2), ("system_identifier", "8"), ("database", "other")])
+def test_another_server_or_history(config: Config, key: str, value: object) -> None:
+    (trouble,) = found(config, Source(identities={**IDENTITY, key: value}), Stored(), state())
+    assert trouble.history
+    assert trouble.what.endswith(f": {key} was {IDENTITY[key]}, is {value}")
+
+
+def test_a_table_whose_entry_in_the_publication_is_gone_or_another(config: Config) -> None:
+    (gone,) = found(config, Source(tables={}), Stored(), state())
+    assert (gone.renewal, gone.what.partition(",")[0]) == (
+        False,
+        "public.items: it is not in the publication any more",
+    )
+    (another,) = found(config, Source(tables={"public.items": "2"}), Stored(), state())
+    assert "its entry in the publication is another one" in another.what
+    unknown = state(**{"carried/public.items": None})  # type: ignore[arg-type]
+    assert found(config, Source(tables={"public.items": "2"}), Stored(), unknown) == [], "of an older version"
+
+
+def test_what_was_found_stays_though_nothing_shows_it_any_more(config: Config) -> None:
+    trouble = Trouble("the slot driftless_shop was moved")
+    fact = trouble.fact()["pipeline/renewal"]
+    assert fact is not None
+    known = state(**{"pipeline/renewal": fact})
+    assert standing(known) == trouble
+    assert found(config, Source(), Stored(), known) == [trouble]
+
+
+def test_connect_is_spared_while_the_slot_is_in_use(config: Config) -> None:
+    connect = Stored()
+    assert found(config, Source(), connect, state(), often=True) == []
+    assert connect.asked == 0
+    assert found(config, Source(found=SLOT), connect, state(), often=True) == []
+    assert connect.asked == 1
+
+
+def test_what_was_done_to_a_table_shows_in_how_it_is_stored() -> None:
+    before = Storage(1, {"a": "10", "g": "10"}, {"a": 1, "g": 2}, {"g": ["low", "high"]}, "5 10")
+    assert before.changed(before) == ""
+    assert replace(before, node=2).changed(before) == "", "VACUUM FULL, or a TRUNCATE that was told"
+    assert replace(before, trigger="5 11").changed(before) == "", "the trigger was off, and nothing else happened"
+    emptied = replace(before, node=2, trigger="5 11").changed(before)
+    assert emptied == "it may have been truncated while the trigger that tells of that was off"
+    rewritten = replace(before, node=2, columns={"a": "11", "g": "10"})
+    assert rewritten.changed(before) == "it was rewritten by ALTER TABLE"
+    again = replace(before, numbers={"a": 3, "g": 2})
+    assert again.changed(before) == "a was dropped, or renamed, and made again under its name"
+    assert replace(before, labels={"g": ["low", "high", "top"]}).changed(before) == ""
+    renamed = replace(before, labels={"g": ["lowest", "high"]})
+    assert renamed.changed(before) == "values of the enum g were renamed"
+    assert renamed.changed(Storage(1, {"a": "10"})) == "", "what an older version registered says less"
+
+
+# -- the ground under a reader --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Brokers:
+    """What brokers say of the topic `t` with one partition."""
+
+    there: Topic | None = field(default_factory=lambda: Topic("t", "a", 1))
+    policy: str = "compact"
+    leader: int = 4
+    ends: Offsets = field(default_factory=lambda: {0: 10})
+    written: Offsets = field(default_factory=lambda: {0: 10})
+    is_cut: bool = False
+    asked: list[object] = field(default_factory=list)
+
+    def topic(self, name: str) -> Topic | None:
+        assert name == "t"
+        return self.there
+
+    def topic_settings(self, name: str) -> dict[str, str]:
+        return {"cleanup.policy": self.policy} if name == "t" else {}
+
+    def leaders(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
+        return {topic: {0: self.leader} for topic in topics}
+
+    def cut(self, places: Mapping[tuple[str, int], tuple[int, int]]) -> list[tuple[str, int]]:
+        self.asked.append(dict(places))
+        return sorted(places) if self.is_cut else []
+
+    def committed_ends(self, topic: str, partitions: int) -> Offsets:
+        assert (topic, partitions) == ("t", 1)
+        return self.ends
+
+    def written_ends(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
+        return dict.fromkeys(topics, self.written)
+
+
+class Clock:
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(ground, "time", clock)
+    return clock
+
+
+LOG: TopicLog = first_epoch("t", "a", 1)
+
+
+def stand(brokers: Brokers) -> Ground:
+    return Ground(cast("Kafka", brokers), [LOG])
+
+
+@pytest.mark.parametrize(
+    ("brokers", "message"),
+    [
+        (Brokers(there=Topic("t", "b", 1)), "the topic t was deleted and made again since it was registered"),
+        (Brokers(there=Topic("t", "a", 2)), "the topic t has 2 partitions, and 1 were registered"),
+        (Brokers(policy="compact,delete"), "the topic t has cleanup.policy=compact,delete: it forgets rows"),
+    ],
+)
+def test_another_topic_stops_its_readers(brokers: Brokers, message: str, clock: Clock) -> None:
+    assert clock.now
+    with pytest.raises(SourceError, match=message):
+        stand(brokers).check()
+
+
+def test_a_topic_is_gone_only_when_it_stays_so(clock: Clock) -> None:
+    brokers = Brokers(there=None)
+    standing_on = stand(brokers)
+    for _ in range(2):
+        with pytest.raises(SourceUnavailable):
+            standing_on.check()
+        clock.now += 4
+    clock.now += 4
+    with pytest.raises(SourceError, match="is gone since it was registered") as raised:
+        standing_on.check()
+    assert not isinstance(raised.value, SourceUnavailable)
+
+
+def test_a_log_is_looked_at_for_a_cut_when_its_leader_has_changed(clock: Clock) -> None:
+    brokers = Brokers()
+    standing_on = stand(brokers)
+    standing_on.check(lambda: {("t", 0): 7})
+    assert (standing_on.leaders, brokers.asked) == ({("t", 0): 4}, [])
+    clock.now += ground.SECONDS
+    brokers.leader = 5
+    standing_on.check(lambda: {("t", 0): 9})
+    assert (standing_on.leaders, brokers.asked) == ({("t", 0): 5}, [{("t", 0): (9, 4)}])
+    clock.now += ground.SECONDS
+    brokers.leader, brokers.is_cut = 6, True
+    with pytest.raises(LogLost, match="t/0 was cut off before 12, up to which it has been read"):
+        standing_on.check(lambda: {("t", 0): 12})
+    assert standing_on.leaders == {("t", 0): 5}, "the next start must find it as well"
+
+
+def test_a_transaction_that_stays_open_is_told_and_its_end_too(clock: Clock) -> None:
+    brokers = Brokers(written={0: 12})
+    standing_on = stand(brokers)
+    said = standing_on.held_up("")
+    assert said == ""
+    for _ in range(5):
+        clock.now += ground.OPEN_SECONDS / 4
+        said = standing_on.held_up(said)
+    assert said.startswith("a transaction of Kafka has been open on t/0 for 25 s")
+    brokers.ends = {0: 12}
+    clock.now += ground.OPEN_SECONDS / 4
+    assert standing_on.held_up(said) == ""
+
+
+def test_transactions_that_follow_each_other_hold_nothing_up(clock: Clock) -> None:
+    brokers = Brokers()
+    standing_on, said = stand(brokers), ""
+    for n in range(20):
+        brokers.ends, brokers.written = {0: n}, {0: n + 3}
+        clock.now += ground.OPEN_SECONDS / 4
+        said = standing_on.held_up(said)
+        assert said == ""

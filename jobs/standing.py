@@ -101,7 +101,7 @@ class Progress:
             "documents": self.documents,
             "quarantined": self.quarantined,
             "held_back": self.held_back,
-            "trouble": (self.trouble or self.held_up or self.held_back) if self.error is None else str(self.error),
+            "trouble": (self.trouble or self.held_up or self.held_back) if self.error is None else told(self.error),
         }
 
 
@@ -137,3 +137,13 @@ class Checkpoint:
         positions = {int(p): offset for p, offset in data["positions"].items()}
         leaders = {int(p): leader for p, leader in data.get("leaders", {}).items()}
         return cls(**{**data, "positions": positions, "marker": marker, "leaders": leaders})
+
+
+def told(error: SyncError) -> str:
+    """An error with what to do about it."""
+    return f"{error}; {error.hint}" if error.hint else str(error)
+
+
+def lasting(seconds: float) -> str:
+    """How long something took: in days, or in seconds where it is less than one."""
+    return f"{seconds / 86400:.1f} days" if seconds >= 86400 else f"{seconds:.0f} s"

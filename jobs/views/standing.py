@@ -11,6 +11,7 @@ from driftless.lsn import format_lsn
 from driftless.marker import Marker
 from driftless.views.build import Build, standings
 from jobs.frontier import Frontier
+from jobs.standing import told
 from jobs.views.store import Partition
 
 
@@ -71,7 +72,7 @@ class BuildProgress:
             "ends": {str(p): o for p, o in frontier.ends[log.topic].items()} if frontier else None,
             "lag_records": self.lag,
             "dirty": self.dirty,
-            "trouble": self.trouble if self.error is None else str(self.error),
+            "trouble": self.trouble if self.error is None else told(self.error),
         }
 
 

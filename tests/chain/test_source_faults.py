@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+import time
 
+import psutil
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
@@ -18,6 +21,7 @@ pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
 
 ITEM = View("item", "public.items")
 TOO_LARGE = 17 << 20
+ASLEEP_SECONDS = 25.0
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +84,25 @@ def test_connect_killed_in_a_large_transaction(pipeline: Pipeline, job: Job, sta
     assert found < rows, "all of it was there before the kill"
     pipeline.assert_in_step()
     assert job.running
+
+
+@pytest.mark.parametrize("server", ["kafka", "connect", "postgres"])
+def test_a_server_that_sleeps(pipeline: Pipeline, job: Job, stack: Stack, server: str) -> None:
+    """Its connections stay open, and nothing answers; then all goes on."""
+    process = psutil.Process(stack.running()[server])
+    family = [process, *process.children(recursive=True)]
+    for each in family:
+        each.send_signal(signal.SIGSTOP)
+    try:
+        assert process.status() == psutil.STATUS_STOPPED
+        begun = time.monotonic()
+        until("time to pass", lambda: time.monotonic() > begun + ASLEEP_SECONDS, 60)
+    finally:
+        for each in family:
+            each.send_signal(signal.SIGCONT)
+    pipeline.connection.execute("update items set title = %s where id <= 50", (f"after {server} slept",))
+    pipeline.assert_in_step()
+    assert job.running, "the same run has gone on"
 
 
 def test_a_busy_neighbour_does_not_hold_the_log_back(pipeline: Pipeline, job: Job, endpoints: Endpoints) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 import time
 from functools import partial
+from pathlib import Path
 
 import psycopg
 import pytest
 import redis
 
 from stack import Stack
-from tests.chain.broken import ends
+from tests.chain.broken import copy_tree, ends
 from tests.chain.conftest import MakePipeline, running
 from tests.chain.test_history import gap
 from tests.chain.test_views import DECLARED, ORDER, make_orders
@@ -101,6 +102,23 @@ def test_a_redis_that_starts_empty(pipeline: Pipeline, job: Job, stack: Stack) -
     assert not pipeline.stores["customer-cache"].documents() or job.running
     pipeline.assert_in_step()
     assert "the store lost what it had acknowledged; following again" in job.output()
+    assert job.running, "the same run has gone on"
+
+
+def test_a_redis_that_lost_the_last_it_was_given(pipeline: Pipeline, job: Job, stack: Stack, tmp_path: Path) -> None:
+    """As after a failover to a replica that was behind: its checkpoint is of then, too."""
+    data = stack.folder / "data" / "redis"
+    stack.stop("redis")
+    copy_tree(data, tmp_path / "redis")
+    stack.start("redis")
+    gap(pipeline)
+    pipeline.assert_in_step()
+    stack.kill("redis")
+    shutil.rmtree(data)
+    copy_tree(tmp_path / "redis", data)
+    stack.start("redis")
+    assert pipeline.differences(["customer-cache"]) or "following again" in job.output(), "it lost nothing"
+    pipeline.assert_in_step()
     assert job.running, "the same run has gone on"
 
 

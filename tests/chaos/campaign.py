@@ -69,7 +69,7 @@ class Campaign:
             if "driftless apply" in said:
                 self._apply(anew="apply --anew" in said)
                 self.restart()
-            elif rebuild := re.search(r"`driftless rebuild ([\w-]+)", said):
+            elif rebuild := re.search(r"driftless rebuild ([\w-]+)", said):
                 if not self.job.running:
                     self.job = self.pipeline.run()
                 self._note(f"rebuild {rebuild[1]}")

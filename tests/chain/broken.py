@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from confluent_kafka import Consumer, TopicPartition
 
 from stack import Stack
 from tests.compare import OpenSearch
@@ -67,6 +68,18 @@ def connector_stopped(pipeline: Pipeline) -> Iterator[None]:
     until("the slot to be free", lambda: not (slot_row(pipeline) or {}).get("active"))
     yield
     rest(pipeline).call("PUT", f"{connector(pipeline)}/resume")
+
+
+def length(pipeline: Pipeline, table: str) -> int:
+    """How far the partitions of a table's topic are written, all together; ends of transactions count too."""
+    consumer = Consumer({"bootstrap.servers": pipeline.endpoints.kafka, "group.id": "test"})
+    try:
+        topic = f"{pipeline.name}.{table}"
+        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        ends = (consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30) for p in partitions)
+        return sum(int(end) for _, end in ends)
+    finally:
+        consumer.close()
 
 
 class Copy:

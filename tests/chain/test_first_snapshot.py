@@ -9,11 +9,12 @@ import pytest
 
 from stack import Stack
 from tests import topic
+from tests.chain.broken import length
 from tests.chain.conftest import MakePipeline
 from tests.compare import View
 from tests.pipeline import Pipeline, until
 
-pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(900)]
 
 ROWS = 150_000
 ITEM = View("item", "public.items")
@@ -46,7 +47,7 @@ def test_connect_killed_in_the_middle(
     """It reads all from the start; of a row that was deleted in between, no record tells that it is gone."""
     pipeline.apply()
     job = pipeline.run() if running else None
-    until("a part of the snapshot", lambda: len(pipeline.records("public.items")) > ROWS // 10, 60)
+    until("a part of the snapshot", lambda: length(pipeline, "public.items") > ROWS // 20, 120)
     stack.kill("connect")
     before = read(pipeline)
     assert len(before) < ROWS, "the snapshot was over before the kill"
@@ -55,7 +56,7 @@ def test_connect_killed_in_the_middle(
     source.execute("update items set title = 'changed' where id = any(%s)", (before[100:200],))
     stack.start("connect")
     job = job or pipeline.run()
-    pipeline.assert_in_step()
+    pipeline.assert_in_step(seconds=500)
     assert told(pipeline).count("STARTED") == 2, "Debezium went on where it was"
     assert "the connector has read all tables anew: a new epoch begins" in job.output()
     deletes = {json.loads(key or b"")["id"] for key, value in pipeline.records("public.items") if value is None}

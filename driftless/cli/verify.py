@@ -46,6 +46,9 @@ def verify(
         ),
     ] = None,
     samples: Annotated[int, typer.Option("--samples", help="How many keys to name for each follower.", min=0)] = 10,
+    values: Annotated[
+        bool, typer.Option("--values", help="Show the documents of these keys too, in the source and in the follower.")
+    ] = False,
     source_rate: Annotated[
         float, typer.Option("--source-rate", help="Rows a second to read from the source; 0: no limit.", min=0)
     ] = 0,
@@ -67,8 +70,8 @@ def verify(
 ) -> None:
     """Compare every document with the source at one exact position, while everybody goes on writing.
 
-    Says which stage is the first that differs: the log of a table, or the follower. Exits 1 when anything differs, or
-    could not be compared.
+    Says which stage is the first that differs: the log of a table, of a view, or the follower. Exits 1 when anything
+    differs, or could not be compared.
 
     Example: `driftless verify`
 
@@ -81,7 +84,9 @@ def verify(
     if generation is not None and len(names) != 1:
         raise ConfigError("--generation is of one follower: name it")
     usual = GENTLE * continuous
-    asked = _Asked(names, generation, samples, source_rate or usual, follower_rate or usual, patience, timeout, repair)
+    asked = _Asked(
+        names, generation, samples, source_rate or usual, follower_rate or usual, patience, timeout, repair, values
+    )
     if not continuous:
         reports = _verify(config, asked)
         _show(reports, as_json=as_json)
@@ -117,6 +122,7 @@ class _Asked:
     patience: float
     timeout: float
     repair: bool
+    values: bool
 
 
 def _verify(config: Config, asked: _Asked) -> list[Report]:
@@ -145,7 +151,7 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
         steps: list[Step] = []
         ending.enter_context(show(steps, err))
         taken = Source(partial(moment, config.source.dsn, asked.patience), source.emit_marker)
-        reached = Reached(control, asked.timeout, say)
+        reached = ending.enter_context(Reached(control, asked.timeout, say))
         connect = Connect(config.connect.url)
         subjects = Subjects(
             config, control, state, spark, Snapshots(config.name, source, control.kafka, connect, say).again
@@ -159,6 +165,8 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
             try:
                 proof = Proof(subject, means)
                 verdict = proof.run()
+                if asked.values:
+                    proof.look(asked.samples)
                 if asked.repair:
                     proof.mend()
                 return verdict

@@ -42,7 +42,7 @@ LOG = ""
 class Verdict:
     """What was found of a subject. `wrong`: scope -> key -> problem, of judge.py; `more`: how many of each problem
     beyond those that are named. `unproven`: keys that changed at every cut, so that nothing is said of them.
-    `mended`: what was wrong and is no more.
+    `mended`: what was wrong and is no more. `values`: of some keys, whose document is which, where that was asked.
     """
 
     lsn: int = 0
@@ -52,6 +52,7 @@ class Verdict:
     more: dict[str, Counter[int]] = field(default_factory=dict)
     unproven: set[str] = field(default_factory=set)
     mended: dict[str, dict[str, int]] = field(default_factory=dict)
+    values: dict[str, dict[str, str]] = field(default_factory=dict)
     cuts: int = 0
 
 
@@ -125,6 +126,22 @@ class Proof:
         for target in subject.targets:
             if not target.trouble:
                 self._mend(target.follower, partial(self._mend_follower, target))
+
+    def look(self, most: int) -> None:
+        """Take the documents of some keys that are wrong into the verdict, as they are now, to be shown."""
+        subject, values = self._subject, self._verdict.values
+        wrong = {scope: sorted(keys)[:most] for scope, keys in self._verdict.wrong.items() if keys}
+        keys = list(dict.fromkeys(key for some in wrong.values() for key in some))
+        if not keys:
+            return
+        with self._means.source.moment(self._means.report) as moment:
+            for page in moment.documents(subject.statement, keys):
+                for key, text in page:
+                    values.setdefault(key, {})["source"] = text
+        for target in subject.targets:
+            shown = [] if target.trouble else wrong.get(LOG, []) + wrong.get(target.follower, [])
+            for row in target.sink.read(target.generation, shown).to_pylist() if shown else []:
+                values.setdefault(row["key"], {})[target.follower] = row["document"]
 
     def _mend_follower(self, target: Target, wrong: Mapping[str, int]) -> None:
         self._log.read_on()

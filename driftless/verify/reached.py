@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from confluent_kafka import TopicPartition
+
 from driftless import names
 from driftless.control import Control, State
 from driftless.errors import SourceError
+from driftless.kafka import TIMEOUT
 from driftless.lsn import format_lsn, parse_lsn
 from driftless.marker import Marker, parse_message
 from driftless.request import ControlReader, is_running
@@ -17,37 +20,50 @@ MARKER_SECONDS = 60.0
 """How long the connector may take to bring a marker."""
 _TOLD_SECONDS = 5.0
 _ANEW = "its log has begun anew meanwhile; verify again once its new generation is live"
-_RECENT = 200
-"""Records of the message topic, from its end, among which a marker that was just written is."""
 
 
 class Reached:
-    """Looks at the control topic, where whoever runs a follower tells what it has applied."""
+    """Looks at the control topic, where whoever runs a follower tells what it has applied, and at the markers.
+
+    Both are read on from one look to the next, so that a look costs little. For one thread.
+    """
 
     def __init__(self, control: Control, seconds: float, report: Callable[[str], None]) -> None:
         """`seconds`: how long a follower may take to apply a position."""
         self._control = control
         self._seconds = seconds
         self._report = report
+        self._reader = ControlReader(control)
+        self._topic = names.message_topic(control.pipeline)
+        self._markers = control.kafka.consumer()
+        first = control.kafka.committed_ends(self._topic, 1)[0]  # what is waited for is written later
+        self._markers.assign([TopicPartition(self._topic, 0, first)])
+        self._newest = 0
+
+    def __enter__(self) -> Reached:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
+        self._markers.close()
 
     def in_kafka(self, lsn: int) -> None:
         """Return when a marker has been read from Kafka: all that was committed before it has been written there."""
-        topic = names.message_topic(self._control.pipeline)
-        kafka = self._control.kafka
-        offset = max(kafka.beginnings(topic, 1)[0], kafka.committed_ends(topic, 1)[0] - _RECENT)
         deadline = time.monotonic() + MARKER_SECONDS
-        while True:
-            for message in kafka.read_to_end(topic, begin=offset, isolation="read_committed"):
-                offset = (message.offset() or 0) + 1
-                told = parse_message(message.value() or b"{}", 0.0)
-                if isinstance(told, Marker) and told.lsn >= lsn:
-                    return
-            if time.monotonic() > deadline:
+        while self._newest < lsn:
+            message = self._markers.poll(0.5)
+            if message is not None:
+                error = message.error()
+                if error is not None and not error.retriable():
+                    raise SourceError(f"{self._topic}: {error.str()}")
+                told = None if error is not None else parse_message(message.value() or b"{}", 0.0)
+                if isinstance(told, Marker):
+                    self._newest = max(self._newest, told.lsn)
+            elif time.monotonic() > deadline:
                 raise SourceError(
                     f"the connector has not brought the position {format_lsn(lsn)} to Kafka in {MARKER_SECONDS:.0f} s",
                     hint="`driftless status` shows how far it is, `driftless check` what stops it",
                 )
-            time.sleep(0.05)
 
     def by_followers(self, targets: Sequence[Target], lsn: int, overtaken: Callable[[State], bool]) -> None:
         """Return when all have applied a position; one that will not has `trouble` afterwards.
@@ -55,28 +71,36 @@ class Reached:
         `overtaken`: whether the log that they read has begun anew.
         """
         waiting = [target for target in targets if not target.trouble]
-        deadline, look_at, told_at = time.monotonic() + self._seconds, 0.0, time.monotonic() + _TOLD_SECONDS
-        with ControlReader(self._control) as reader:
-            while True:
-                waiting = [target for target in waiting if not _has(reader.state, target, lsn)]
-                if not waiting:
-                    return
-                if time.monotonic() >= look_at:
-                    look_at = time.monotonic() + 2.0
-                    now = self._control.now()
-                    for target in waiting:
-                        target.trouble = _trouble(reader.state, target, now) or _ANEW * overtaken(reader.state)
-                if time.monotonic() >= deadline:
-                    for target in waiting:
-                        target.trouble = target.trouble or (
-                            f"it has not applied {format_lsn(lsn)} within {self._seconds:.0f} s; "
-                            "give it more --timeout, or see `driftless status`"
-                        )
-                waiting = [target for target in waiting if not target.trouble]
-                if waiting and time.monotonic() >= told_at:
-                    told_at = time.monotonic() + _TOLD_SECONDS
-                    self._report(", ".join(_lag(reader.state, target) for target in waiting))
-                reader.poll(0.2)
+        begun = time.monotonic()
+        # Who runs has told of the position within a moment: only then is it asked who does not run.
+        look_at, told_at = begun + 1.0, begun + _TOLD_SECONDS
+        while True:
+            state = self._reader.state
+            waiting = [target for target in waiting if not target.trouble and not _has(state, target, lsn)]
+            if not waiting:
+                return
+            now = time.monotonic()
+            if now >= look_at:
+                look_at = now + 2.0
+                clock = self._catch_up()
+                for target in waiting:
+                    if not _has(state, target, lsn):
+                        target.trouble = _trouble(state, target, clock) or _ANEW * overtaken(state)
+            if now >= begun + self._seconds:
+                late = f"it has not applied {format_lsn(lsn)} within {self._seconds:.0f} s"
+                for target in waiting:
+                    target.trouble = target.trouble or f"{late}; give it more --timeout, or see `driftless status`"
+            if now >= told_at:
+                told_at = now + _TOLD_SECONDS
+                self._report(", ".join(_lag(state, target) for target in waiting))
+            self._reader.poll(0.2)
+
+    def _catch_up(self) -> float:
+        """Take in what has been told by now, so that nobody is taken for gone; the broker's time."""
+        now, deadline = self._control.now(), time.monotonic() + TIMEOUT
+        while self._reader.state.now < now and time.monotonic() < deadline:
+            self._reader.poll(0.2)
+        return now
 
 
 def _fact(state: State, target: Target) -> dict[str, object]:

@@ -88,7 +88,7 @@ def proven(report: Report) -> dict[str, dict[str, object] | None]:
 
 
 def _line(sample: Mapping[str, Any]) -> str:
-    values = "".join(f"\n      {name}: {said}" for name, said in sample.get("values", {}).items())
+    values = "".join(f"\n      {name}: {said or 'nothing'}" for name, said in sample.get("values", {}).items())
     detail = f": {sample['detail']}" if "detail" in sample else ""
     detail += ", repaired" if sample.get("repaired") else ""
     return f"  {sample['key']} ({sample['stage']}): {sample['problem']}{detail}{values}"
@@ -146,4 +146,7 @@ def _take_in(
         detail: dict[str, Any] = {"detail": DETAILS[problem]} if problem in DETAILS else {}
         if key in mended:
             detail["repaired"] = True
+        if key in verdict.values:
+            said = verdict.values[key]
+            detail["values"] = {"source": said.get("source"), "follower": said.get(found.name)}
         found.samples.append({"key": prefix + key, "problem": KINDS[problem], "stage": stage, **detail})

@@ -22,7 +22,7 @@ from jobs.ground import Ground
 from jobs.held import Quarantine
 from jobs.leased import name_jobs, shown
 from jobs.saving import Saving
-from jobs.standing import Checkpoint, Job, Progress
+from jobs.standing import Checkpoint, Job, Progress, lasting
 
 _log = logging.getLogger(__name__)
 
@@ -301,8 +301,8 @@ class Follow:
         away = time.time() - self._at_head
         if away > self.job.retention:
             raise SourceError(
-                f"the follower has not reached the log's end for {_time(away)}; the log keeps deletes for "
-                f"{_time(self.job.retention)}, so it may still hold rows that are gone",
+                f"the follower has not reached the log's end for {lasting(away)}; the log keeps deletes for "
+                f"{lasting(self.job.retention)}, so it may still hold rows that are gone",
                 hint=f"`driftless rebuild {self.job.follower}` builds it anew, beside what readers see",
             )
 
@@ -374,7 +374,3 @@ class Follow:
             {p: leader for (_, p), leader in self._ground.leaders.items()},
             self._unvouched,
         )
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / 86400:.1f} days" if seconds >= 86400 else f"{seconds:.0f} s"

@@ -38,7 +38,7 @@ class Spool:
 
     def append(self, columns: dict[str, Any]) -> None:
         if self._writer is None:
-            self._parts.append(self._path.with_suffix(f".{len(self._parts)}"))
+            self._parts.append(self._path.with_name(f"{self._path.name}.{len(self._parts)}"))
             self._writer = pa.ipc.new_stream(str(self._parts[-1]), self._schema)
         batch = pa.record_batch(columns, schema=self._schema)
         self._writer.write_batch(batch)

@@ -161,6 +161,7 @@ def test_a_table_that_left_the_publication_and_came_back_while_nobody_looked(pip
     mended(pipeline)
 
 
+@pytest.mark.soak
 def test_a_position_that_connect_has_lost(pipeline: Pipeline, job: Job) -> None:
     """Debezium reads all tables, which tells no deletes; the run begins anew there by itself."""
     with connector_stopped(pipeline):

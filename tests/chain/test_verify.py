@@ -82,6 +82,7 @@ def found(said: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {sample["key"]: (sample["problem"], sample["stage"]) for sample in samples}
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("job")
 def test_what_is_right_is_in_sync(pipeline: Pipeline, source: psycopg.Connection) -> None:
     before = pipeline.lsn()
@@ -120,6 +121,7 @@ def no_false_alarm(pipeline: Pipeline, run: int) -> None:
     assert sum(written.values()) > 100, written
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("job")
 @pytest.mark.parametrize("run", range(2))
 def test_no_false_alarm_while_everybody_writes(pipeline: Pipeline, run: int) -> None:
@@ -206,6 +208,7 @@ def test_every_corruption_of_a_tables_log_is_named_and_mended(pipeline: Pipeline
     pipeline.assert_in_step("token-search", "token-cache")
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("job")
 def test_an_open_transaction_is_named_and_not_waited_for_without_end(pipeline: Pipeline) -> None:
     with psycopg.connect(pipeline.dsn, application_name="nightly import") as other:
@@ -234,6 +237,7 @@ def test_a_follower_that_stands_still_is_not_compared(pipeline: Pipeline) -> Non
     assert "driftless run doc-search" in done.out
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("job")
 def test_it_goes_on_for_ever_and_leaves_what_is_proven(pipeline: Pipeline) -> None:
     def proven() -> Any:
@@ -251,6 +255,7 @@ def test_it_goes_on_for_ever_and_leaves_what_is_proven(pipeline: Pipeline) -> No
     assert "Traceback" not in job.output()
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("job")
 def test_it_runs_from_another_machine(pipeline: Pipeline) -> None:
     done = pipeline.machine("elsewhere")("verify", "pair-search", "--source-rate", "100", "--json", seconds=200)

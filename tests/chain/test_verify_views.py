@@ -24,6 +24,7 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
     return make_orders(make_pipeline, source)
 
 
+@pytest.mark.soak
 def test_a_view_is_in_sync_while_everybody_writes(pipeline: Pipeline) -> None:
     writers = Writers(pipeline.dsn, seed := random.randrange(10**6), writers=2)
     try:
@@ -37,6 +38,7 @@ def test_a_view_is_in_sync_while_everybody_writes(pipeline: Pipeline) -> None:
         assert follower["unproven"] < ORDERS / 10, f"seed {seed}"
 
 
+@pytest.mark.soak
 def test_what_is_wrong_in_a_follower_is_named_and_mended(pipeline: Pipeline) -> None:
     search, cache = pipeline.stores[SEARCH], pipeline.stores[CACHE]
     assert isinstance(search, OpenSearch)
@@ -63,6 +65,7 @@ def test_what_is_wrong_in_the_views_log_is_named(pipeline: Pipeline) -> None:
     assert all(follower["in_sync"] for follower in verify(pipeline).values())
 
 
+@pytest.mark.soak
 def test_what_is_wrong_in_a_tables_log_is_named_and_mended(pipeline: Pipeline) -> None:
     topic = InTopic(pipeline.endpoints.kafka, f"{pipeline.name}.public.products")
     topic.change(b'{"id":3}', title="flipped")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -61,7 +62,9 @@ class Subjects:
                 hint="run the follower until its newest generation is live",
             )
         job = make_job(self._config, follower, generation, self._state, self._control.kafka)
-        alike = (job.log.topic, generation.epoch, job.source.parse, job.source.shape)
+        # Not by their SQL: names in it are other ones each time that it is made.
+        shown = (json.dumps(generation.fields), generation.where, generation.table)
+        alike = (job.log.topic, generation.epoch, generation.build, shown)
         if alike not in self.groups:
             same_topic(self._control.kafka, job.log)
             made = self._built if generation.build else self._plain

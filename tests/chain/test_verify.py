@@ -82,7 +82,6 @@ def found(said: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {sample["key"]: (sample["problem"], sample["stage"]) for sample in samples}
 
 
-@pytest.mark.soak
 @pytest.mark.usefixtures("job")
 def test_what_is_right_is_in_sync(pipeline: Pipeline, source: psycopg.Connection) -> None:
     before = pipeline.lsn()
@@ -129,6 +128,7 @@ def test_no_false_alarm_while_everybody_writes(pipeline: Pipeline, run: int) -> 
     no_false_alarm(pipeline, run)
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("job")
 def test_every_corruption_of_a_follower_is_named_and_mended_while_everybody_writes(pipeline: Pipeline) -> None:
     search, cache, hashed = (pipeline.stores[f"thing-{kind}"] for kind in ("search", "cache", "hash"))
@@ -181,6 +181,7 @@ def test_every_corruption_of_a_follower_is_named_and_mended_while_everybody_writ
     assert proven["thing-cache"] == said["thing-cache"]["lsn"]
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("job")
 def test_every_corruption_of_a_tables_log_is_named_and_mended(pipeline: Pipeline) -> None:
     topic = InTopic(pipeline.endpoints.kafka, f"{pipeline.name}.public.tokens")
@@ -222,6 +223,7 @@ def test_an_open_transaction_is_named_and_not_waited_for_without_end(pipeline: P
     assert "Traceback" not in done.err
 
 
+@pytest.mark.soak
 def test_a_follower_that_stands_still_is_not_compared(pipeline: Pipeline) -> None:
     job = running(pipeline)
     pipeline.wait()

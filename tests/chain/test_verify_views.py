@@ -53,6 +53,7 @@ def test_what_is_wrong_in_a_follower_is_named_and_mended(pipeline: Pipeline) -> 
     assert not pipeline.differences()
 
 
+@pytest.mark.soak
 def test_what_is_wrong_in_the_views_log_is_named(pipeline: Pipeline) -> None:
     pipeline.wait()
     topic = InTopic(pipeline.endpoints.kafka, f"{pipeline.name}.view.order.1")

@@ -41,9 +41,9 @@ def run(
 
     Build all and end: `driftless run --until-caught-up`
     """
-    config = load(file)
-    followers, views = runnable(config, names or [])
     try:
+        config = load(file)
+        followers, views = runnable(config, names or [])
         until_lsn = _position_to_reach(config) if until_caught_up else None
         run_here(config, followers, views=views, memory=memory, until_lsn=until_lsn, until_caught_up=until_caught_up)
     except KeyboardInterrupt:

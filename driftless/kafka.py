@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    ListOffsetsResultInfo,
     NewTopic,
     OffsetSpec,
     ResourceType,
@@ -209,12 +210,9 @@ class Kafka:
 
     def leaders(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
         """The number that each partition's present leader has: it rises with every change of leaders, and restart."""
-        wanted = {TopicPartition(topic, p): _LATEST for topic, count in topics.items() for p in range(count)}
         found: dict[str, Offsets] = {topic: {} for topic in topics}
-        with _reachable(self._config.bootstrap):
-            for place, future in self._admin.list_offsets(wanted, request_timeout=TIMEOUT).items():
-                leader = future.result().leader_epoch
-                found[place.topic][place.partition] = -1 if leader is None else leader
+        for place, answer in self._listed(topics, _LATEST, IsolationLevel.READ_UNCOMMITTED):
+            found[place.topic][place.partition] = -1 if answer.leader_epoch is None else answer.leader_epoch
         return found
 
     def cut(self, places: Mapping[tuple[str, int], tuple[int, int]]) -> list[tuple[str, int]]:
@@ -250,24 +248,30 @@ class Kafka:
         self, topics: Mapping[str, int], spec: OffsetSpec, isolation: IsolationLevel, *, none: int | None = None
     ) -> dict[str, Offsets]:
         """`none`: what stands for no such offset, where that is an answer."""
+        found: dict[str, Offsets] = {topic: {} for topic in topics}
+        for place, answer in self._listed(topics, spec, isolation):
+            if answer.offset < 0 and answer.offset != none:
+                # A partition without a leader, as while a broker restarts, is answered with -1001 and no error.
+                where = f"{place.topic}/{place.partition}"
+                raise SourceUnavailable(f"Kafka at {self._config.bootstrap} has no offset of {where} for now")
+            found[place.topic][place.partition] = answer.offset
+        return found
+
+    def _listed(
+        self, topics: Mapping[str, int], spec: OffsetSpec, isolation: IsolationLevel
+    ) -> Iterator[tuple[TopicPartition, ListOffsetsResultInfo]]:
+        """The brokers' answer on each partition, all in one request."""
         wanted = {TopicPartition(topic, p): spec for topic, count in topics.items() for p in range(count)}
         with _reachable(self._config.bootstrap):
             futures = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=TIMEOUT)
-            found: dict[str, Offsets] = {topic: {} for topic in topics}
-            for partition, future in futures.items():
+            for place, future in futures.items():
                 try:
-                    offset = future.result().offset
+                    yield place, future.result()
                 except KafkaException as exc:
                     if exc.args[0].code() in _STALE_LEADERS:
                         # The client keeps the leaders it knows for minutes; only asking for all topics renews them.
                         self._admin.list_topics(timeout=TIMEOUT)
                     raise
-                if offset < 0 and offset != none:
-                    # A partition without a leader, as while a broker restarts, is answered with -1001 and no error.
-                    place = f"{partition.topic}/{partition.partition}"
-                    raise SourceUnavailable(f"Kafka at {self._config.bootstrap} has no offset of {place} for now")
-                found[partition.topic][partition.partition] = offset
-            return found
 
     def consumer(self, **settings: Setting) -> Consumer:
         """A consumer that commits nothing and belongs to no group; assign it by hand."""

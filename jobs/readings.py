@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import Message
 
 from driftless import names
 from driftless.control import Control
-from driftless.errors import SourceError, SourceUnavailable
 from driftless.kafka import Kafka, Offsets
 from driftless.reading import Reading, next_reading
 from driftless.registry import TopicLog
-from jobs.truncation import ANSWER_SECONDS, DECIDED_SECONDS
+from jobs.truncation import DECIDED_SECONDS
 
 _log = logging.getLogger(__name__)
 WHY = "the connector has read all tables anew"
@@ -99,19 +98,4 @@ class Readings:
 
     def _first(self, log: TopicLog, partition: int, begin: int, end: int) -> Message | None:
         """The first record of [begin, end) that is there still."""
-        if begin >= end:
-            return None
-        consumer = self._kafka.consumer(**{"enable.partition.eof": True})
-        try:
-            consumer.assign([TopicPartition(log.topic, partition, begin)])
-            message = consumer.poll(ANSWER_SECONDS)
-        finally:
-            consumer.close()
-        if message is None:
-            raise SourceUnavailable(f"Kafka gave no answer within {ANSWER_SECONDS:.0f} s while reading {log.topic}")
-        error = message.error()
-        if error is not None:
-            if error.code() != KafkaError._PARTITION_EOF:
-                raise SourceError(f"reading {log.topic}: {error.str()}")
-            return None
-        return message if (message.offset() or 0) < end else None
+        return next(self._kafka.read_between(log.topic, {partition: begin}, {partition: end}), None)

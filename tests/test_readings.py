@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
 
 from driftless.control import Fact, State
 from driftless.kafka import Kafka, Offsets
@@ -20,13 +19,12 @@ NOTICES = "shop.notifications"
 
 @dataclass
 class Record:
-    """A record, or with an error the end of its partition."""
+    """A record."""
 
     at: float = 0.0
     headers_: dict[str, bytes] = field(default_factory=dict)
     value_: bytes | None = b"{}"
     place: int = 0
-    failed: Any = None
 
     def headers(self) -> list[tuple[str, bytes]]:
         return list(self.headers_.items())
@@ -37,14 +35,6 @@ class Record:
     def value(self) -> bytes | None:
         return self.value_
 
-    def error(self) -> Any:
-        return self.failed
-
-
-class AtEnd:
-    def code(self) -> int:
-        return KafkaError._PARTITION_EOF
-
 
 @dataclass
 class Logs:
@@ -52,7 +42,6 @@ class Logs:
 
     topics: dict[str, list[list[Record | None]]]
     undecided: int = 0
-    assigned: TopicPartition | None = None
 
     def add(self, topic: str, partition: int, at: float, **headers: bytes) -> None:
         log = self.topics[topic][partition]
@@ -90,19 +79,9 @@ class Logs:
             found[p] = next(later, len(log))
         return found
 
-    def consumer(self, **_: object) -> Logs:
-        return self
-
-    def assign(self, places: list[TopicPartition]) -> None:
-        (self.assigned,) = places
-
-    def poll(self, _: float) -> Record:
-        assert self.assigned is not None
-        log = self.topics[self.assigned.topic][self.assigned.partition][self.assigned.offset :]
-        return next((record for record in log if record is not None), Record(failed=AtEnd()))
-
-    def close(self) -> None:
-        pass
+    def read_between(self, topic: str, begin: Offsets, ends: Offsets) -> Iterator[Record]:
+        for p, end in ends.items():
+            yield from (record for record in self.topics[topic][p][begin[p] : end] if record is not None)
 
 
 @dataclass

@@ -148,7 +148,7 @@ class _Taking:
                 snapshot = snapshots.begin(name, self.epoch, places.source.emit_marker(), self.why, facts)
                 places.control.write({self._key: snapshot.to_json()})
             try:
-                snapshots.take(name, snapshot)
+                snapshots.take(name, snapshot.id)
             except SnapshotFailed:
                 places.control.write({self._key: None})
                 raise

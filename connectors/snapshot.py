@@ -114,12 +114,12 @@ class Snapshots:
 
     def again(self, table: str, only: str) -> None:
         """Have the rows that fulfil a condition read once more, in order with their changes, in no new epoch."""
-        self.take(table, Wanted(f"{table}/{uuid.uuid4().hex[:12]}", 0, {}, 0, "", {}), only)
+        self.take(table, f"{table}/{uuid.uuid4().hex[:12]}", only)
 
-    def take(self, table: str, snapshot: Wanted, only: str = "") -> None:
+    def take(self, table: str, snapshot: str, only: str = "") -> None:
         """Return when all rows are in the table's topic. Asked again after an interruption, it goes on.
 
-        `only`: a condition on the rows. Raises SourceError with the reason where it fails.
+        `snapshot`: its id. `only`: a condition on the rows. Raises SourceError with the reason where it fails.
         """
         topic = names.notification_topic(self._pipeline)
         offset = self._kafka.beginnings(topic, 1)[0]
@@ -128,13 +128,13 @@ class Snapshots:
             for message in self._kafka.read_to_end(topic, begin=offset, isolation="read_committed"):
                 offset = (message.offset() or 0) + 1
                 told: dict[str, Any] = json.loads(message.value() or b"{}")
-                if str(told.get("id")).rpartition("/")[0] == snapshot.id:
+                if str(told.get("id")).rpartition("/")[0] == snapshot:
                     heard_at, patience = time.monotonic(), RESUME_SECONDS if told_before else STILL_SECONDS
                     if self._is_over(table, told):
                         return
             told_before = False
             if time.monotonic() >= heard_at + patience:
-                self._ask(table, snapshot.id, only)
+                self._ask(table, snapshot, only)
                 heard_at, patience = time.monotonic(), BEGIN_SECONDS
             state, cause = self._connect.state(names.connector(self._pipeline))
             if state == "FAILED":

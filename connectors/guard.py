@@ -46,6 +46,11 @@ class Trouble:
         return {RENEWAL: {"what": self.what, "history": self.history}}
 
 
+def connector_failed(cause: str) -> str:
+    """What is said of a connector that has failed."""
+    return f"the connector has failed: {cause}; `driftless apply` starts it again"
+
+
 def standing(state: State) -> Trouble | None:
     """What somebody has found before, and nobody has mended."""
     fact = state.get(RENEWAL)

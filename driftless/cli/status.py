@@ -50,7 +50,7 @@ def _facts(config: Config) -> dict[str, Any]:
 
 def _source_troubles(config: Config, kafka: Kafka, postgres: Any, state: State) -> Iterator[str]:
     from connectors.connect import Connect
-    from connectors.guard import topic_troubles, troubles
+    from connectors.guard import connector_failed, topic_troubles, troubles
     from driftless import names
 
     connect = Connect(config.connect.url)
@@ -62,7 +62,7 @@ def _source_troubles(config: Config, kafka: Kafka, postgres: Any, state: State) 
         yield str(exc)
         return
     if found == "FAILED":
-        yield f"the connector has failed: {cause}; `driftless apply` starts it again"
+        yield connector_failed(cause)
     elif found != "RUNNING":
         yield f"the connector is {found}"
 

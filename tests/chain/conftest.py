@@ -41,6 +41,13 @@ def running(pipeline: Pipeline) -> Job:
     return going[-1] if going else pipeline.run()
 
 
+def in_step(pipeline: Pipeline) -> Job:
+    """The run of all followers, when every one of them equals the source."""
+    job = running(pipeline)
+    pipeline.assert_in_step()
+    return job
+
+
 @pytest.fixture
 def job(pipeline: Pipeline) -> Job:
     """The run of all followers of the module's pipeline, which has followed all that is committed."""

@@ -13,9 +13,8 @@ import pytest
 
 from stack import Stack
 from tests.chain.broken import Copy, connector, connector_stopped, drop_slot, ends, leave_slot, rest, slot, slot_row
-from tests.chain.conftest import MakePipeline, running
-from tests.chain.test_views import make_orders
-from tests.compare import View
+from tests.chain.conftest import MakePipeline, in_step, running
+from tests.chain.test_views import orders_and_customers
 from tests.pipeline import Job, Pipeline, until
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
@@ -27,19 +26,12 @@ ANEW = "run `driftless apply --anew`: it has everything read anew from there"
 
 @pytest.fixture(scope="module")
 def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
-    """A view of several tables and one of a single table, each in both kinds of store."""
-    pipeline = make_orders(make_pipeline, source)
-    pipeline.add(View("customer", "public.customers"))
-    pipeline.apply()
-    return pipeline
+    return orders_and_customers(make_pipeline, source)
 
 
 @pytest.fixture
 def job(pipeline: Pipeline) -> Job:
-    """A run that has followed all there is."""
-    job = running(pipeline)
-    pipeline.assert_in_step()
-    return job
+    return in_step(pipeline)
 
 
 COUNT = count()

@@ -13,7 +13,7 @@ from psycopg.conninfo import make_conninfo
 
 from stack import Endpoints, Stack
 from tests.chain.broken import length
-from tests.chain.conftest import MakePipeline, running
+from tests.chain.conftest import MakePipeline, in_step, running
 from tests.compare import View
 from tests.conftest import fresh_database
 from tests.pipeline import Job, Pipeline, until
@@ -47,9 +47,7 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
 
 @pytest.fixture
 def job(pipeline: Pipeline) -> Job:
-    job = running(pipeline)
-    pipeline.assert_in_step()
-    return job
+    return in_step(pipeline)
 
 
 def test_a_transaction_that_was_open_when_the_slot_was_made(pipeline: Pipeline, job: Job) -> None:

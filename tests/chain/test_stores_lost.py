@@ -13,9 +13,9 @@ import redis
 
 from stack import Stack
 from tests.chain.broken import copy_tree, ends
-from tests.chain.conftest import MakePipeline, running
+from tests.chain.conftest import MakePipeline, in_step, running
 from tests.chain.test_history import gap
-from tests.chain.test_views import DECLARED, ORDER, make_orders
+from tests.chain.test_views import DECLARED, ORDER, orders_and_customers
 from tests.compare import OpenSearch, View
 from tests.pipeline import Job, Pipeline, until
 
@@ -26,18 +26,12 @@ RETENTION = 60.0
 
 @pytest.fixture(scope="module")
 def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
-    pipeline = make_orders(make_pipeline, source)
-    pipeline.add(View("customer", "public.customers"))
-    pipeline.apply()
-    return pipeline
+    return orders_and_customers(make_pipeline, source)
 
 
 @pytest.fixture
 def job(pipeline: Pipeline) -> Job:
-    """A run that has followed all there is."""
-    job = running(pipeline)
-    pipeline.assert_in_step()
-    return job
+    return in_step(pipeline)
 
 
 def index(pipeline: Pipeline, follower: str) -> tuple[OpenSearch, str]:

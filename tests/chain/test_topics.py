@@ -13,10 +13,9 @@ from confluent_kafka.admin import ResourceType as Type
 
 from stack import Stack
 from tests.chain.broken import connector_stopped, ends
-from tests.chain.conftest import MakePipeline, running
+from tests.chain.conftest import MakePipeline, in_step
 from tests.chain.test_history import APPLY, again, gap, told_everywhere
-from tests.chain.test_views import make_orders
-from tests.compare import View
+from tests.chain.test_views import orders_and_customers
 from tests.pipeline import Job, Pipeline, until
 
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
@@ -24,18 +23,12 @@ pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
-    pipeline = make_orders(make_pipeline, source)
-    pipeline.add(View("customer", "public.customers"))
-    pipeline.apply()
-    return pipeline
+    return orders_and_customers(make_pipeline, source)
 
 
 @pytest.fixture
 def job(pipeline: Pipeline) -> Job:
-    """A run that has followed all there is."""
-    job = running(pipeline)
-    pipeline.assert_in_step()
-    return job
+    return in_step(pipeline)
 
 
 def admin(pipeline: Pipeline) -> AdminClient:

@@ -82,6 +82,14 @@ def make_orders(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipe
     return pipeline
 
 
+def orders_and_customers(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
+    """The same, with a view of one table beside it."""
+    pipeline = make_orders(make_pipeline, source)
+    pipeline.add(View("customer", "public.customers"))
+    pipeline.apply()
+    return pipeline
+
+
 @pytest.fixture(autouse=True)
 def followed(job: Job) -> Job:
     return job

@@ -14,7 +14,18 @@ from bench import record
 from bench.figures import Claim, Figure, Scale, grid
 from stack import Stack
 
-CLAIMS = ("apply", "latency", "memory", "growth", "rebuild", "snapshot", "quarantine")
+CLAIMS = (
+    "apply",
+    "latency",
+    "memory",
+    "growth",
+    "rebuild",
+    "snapshot",
+    "quarantine",
+    "views",
+    "growth_views",
+    "verify",
+)
 _out = Console(highlight=False)
 
 

@@ -19,6 +19,7 @@ from bench.database import database, fill
 from bench.figures import Figure, Report, Scale, percentile
 from bench.meanwhile import meanwhile
 from bench.pipeline import Followers, Pipeline, Running, pipeline
+from driftless import Waiter
 from stack import Stack
 
 LOAD = 200
@@ -50,7 +51,7 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
         fill(dsn, rows)
         report(f"the chain over a table of {rows:,} rows: `driftless apply`, then both followers")
         p.command("apply")
-        with Running(p) as running, _Chain(p, dsn, rows) as chain:
+        with Running(p) as running, Chain(p, dsn, rows) as chain:
             p.wait_live(*_FOLLOWERS, running=running)
             report(f"{scale.warm_up} changes to warm up, then {scale.changes} one at a time")
             for _ in range(scale.warm_up):
@@ -62,13 +63,22 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
                 loaded = [chain.change() for _ in range(scale.changes)]
             assert load.made, "the load made no change"
             found = [chain.search() for _ in range(max(1, scale.changes // 5))]
+            report("the same by an application that waits for its commits")
+            with Waiter(p.folder / "sync.yaml") as waiter:
+                waited = [chain.wait(waiter) for _ in range(max(4, scale.changes // 5))][3:]
     figures = []
     for how, taken in (("one at a time", alone), (f"beside {LOAD} changes/s", loaded)):
         for store in ("search", "cache"):
             name = f"commit to readable by key, {'OpenSearch' if store == 'search' else 'Redis'}, {how}"
             figures += _figures(name, [getattr(t, store) for t in taken], [t.log for t in taken], aims=True)
     name = "commit to found by a search, refresh each second"
-    return figures + _figures(name, [t.search for t in found], [t.log for t in found], aims=False)
+    figures += _figures(name, [t.search for t in found], [t.log for t in found], aims=False)
+    both = [max(t.search, t.cache) for t in alone]
+    for percent in AIMS:
+        mine, readable = percentile(waited, percent), percentile(both, percent)
+        name = f"commit until `Waiter.wait` returns, p{percent}; until readable in both"
+        figures.append(Figure(name, mine, "ms", readable, mine / readable, "500 ms later"))
+    return figures
 
 
 def _figures(name: str, ours: Sequence[float], log: Sequence[float], *, aims: bool) -> list[Figure]:
@@ -85,7 +95,7 @@ def _figures(name: str, ours: Sequence[float], log: Sequence[float], *, aims: bo
     ]
 
 
-class _Chain:
+class Chain:
     """Changes a row and watches for it everywhere."""
 
     def __init__(self, p: Pipeline, dsn: str, rows: int) -> None:
@@ -104,7 +114,7 @@ class _Chain:
         self._ended = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
 
-    def __enter__(self) -> _Chain:
+    def __enter__(self) -> Chain:
         self._reader.start()
         return self
 
@@ -145,6 +155,14 @@ class _Chain:
             self._in_time(begun, "to be found")
             time.sleep(_POLL_SECONDS)
         return self._taken(begun, stock, time.perf_counter() - begun, 0.0)
+
+    def wait(self, waiter: Waiter) -> float:
+        """Commit a change, and wait as applications do until all followers have it. Milliseconds."""
+        begun, key, stock = self._commit()
+        assert waiter.wait(), "the followers have not applied a change in time"
+        taken = (time.perf_counter() - begun) * 1000
+        assert f'"stock":{stock},'.encode() in (self._cache.get(f"{self._key}:{key}") or b"")
+        return taken
 
     def _commit(self) -> tuple[float, int, int]:
         self._made += 1

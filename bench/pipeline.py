@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,7 +37,7 @@ from driftless.load import load
 from driftless.registry import first_epoch
 from driftless.sink import Sink, SinkContext
 from driftless.table import Table
-from stack import Stack
+from stack import Stack, stack_home
 
 COMMAND = Path(sys.executable).with_name("driftless")
 REDIS_DATABASE = "7"
@@ -43,6 +45,9 @@ REDIS_DATABASE = "7"
 Followers = Mapping[str, tuple[str, Mapping[str, Any]]]
 """Name -> kind of store, and fields of the kind over those that say where it is. `view` may be among them."""
 T = TypeVar("T")
+_Headers = list[tuple[str, str | bytes | None]]
+_Record = tuple[bytes, str | None, int, _Headers | None]
+_OF_SNAPSHOT: _Headers = [("op", b"r"), ("ts", b"0"), ("lsn", b"0"), ("tx", b"0"), ("seq", b'[null,"0"]')]
 
 
 def until(what: str, probe: Callable[[], T], seconds: float = 120, every: float = 0.05) -> T:
@@ -120,6 +125,8 @@ class Pipeline:
         followers: Followers,
         *,
         tables: Iterable[Table] = (TABLE,),
+        captured: Iterable[str] = (),
+        views: Mapping[str, Any] | None = None,
         dsn: str | None = None,
     ) -> None:
         endpoints = stack.endpoints()
@@ -130,14 +137,18 @@ class Pipeline:
         self.tables = {table.full_name: table for table in tables}
         self.redis = endpoints.redis.rsplit("/", 1)[0] + f"/{REDIS_DATABASE}"
         sync = folder / "sync.yaml"
-        sync.write_text(json.dumps(self._sync(dsn or endpoints.postgres, followers), indent=2))
+        sync.write_text(
+            json.dumps(self._sync(dsn or endpoints.postgres, captured or self.tables, views, followers), indent=2)
+        )
         self.config: Config = load(sync, {kind: sinks.config_model(kind) for kind in sinks.kinds()})
         self.kafka = Kafka(self.config.kafka)
         self.control = Control(self.kafka, self.name)
 
-    def _sync(self, dsn: str, followers: Followers) -> dict[str, Any]:
+    def _sync(
+        self, dsn: str, captured: Iterable[str], given: Mapping[str, Any] | None, followers: Followers
+    ) -> dict[str, Any]:
         places: dict[str, dict[str, Any]] = {}
-        views = {name.removeprefix("public."): {"root": name} for name in self.tables}
+        views = dict(given or {name.removeprefix("public."): {"root": name} for name in self.tables})
         for name, (kind, more) in followers.items():
             fields = dict(more)
             view = fields.pop("view", next(iter(views)))
@@ -149,12 +160,17 @@ class Pipeline:
             places[name] = {"view": view, kind: {**place, **fields}}
         return {
             "name": self.name,
-            "source": {"dsn": dsn, "tables": {name: {} for name in self.tables}},
+            "source": {"dsn": dsn, "tables": {name: {} for name in captured}},
             "kafka": {"bootstrap": self.endpoints.kafka},
             "connect": {"url": self.endpoints.connect},
             "views": views,
             "followers": places,
         }
+
+    @property
+    def rows(self) -> Path:
+        """Where the rows of views of several tables are kept."""
+        return stack_home() / "rows" / self.name
 
     # -- the log ------------------------------------------------------------------------------------------------
 
@@ -183,7 +199,16 @@ class Pipeline:
 
     def put(self, changes: Iterable[Change], table: str = TABLE.full_name) -> None:
         """Append to a table's topic what the connector would have written, in this order."""
-        topic = self.topic(table)
+        self._produce(self.topic(table), ((c.key, c.value, self.partition(c), None) for c in changes))
+
+    def put_rows(self, table: str, rows: Iterable[tuple[str, str]]) -> None:
+        """The same for a table of any view: keys and values, with the headers that a snapshot's rows have."""
+        records = (
+            (key.encode(), value, zlib.crc32(key.encode()) % self.partitions, _OF_SNAPSHOT) for key, value in rows
+        )
+        self._produce(self.topic(table), records)
+
+    def _produce(self, topic: str, records: Iterable[_Record]) -> None:
         settings: dict[str, Setting] = {"enable.idempotence": True, "compression.type": "lz4", "linger.ms": 20}
         producer = self.kafka.producer(**settings, **{"queue.buffering.max.messages": 500_000})
         failed: list[KafkaError] = []
@@ -192,8 +217,8 @@ class Pipeline:
             if error is not None:
                 failed.append(error)
 
-        for number, change in enumerate(changes):
-            producer.produce(topic, change.value, change.key, self.partition(change), on_delivery=delivered)
+        for number, (key, value, partition, headers) in enumerate(records):
+            producer.produce(topic, value, key, partition, on_delivery=delivered, headers=headers)
             if number % 10_000 == 0:
                 producer.poll(0)
                 while len(producer) > 200_000:
@@ -289,6 +314,7 @@ class Pipeline:
         found = self.kafka.topics()
         ours = {t for t in found if t.startswith(f"{self.name}.")} | {names.heartbeat_topic(self.name)} & found
         self.kafka.delete(*ours)
+        shutil.rmtree(self.rows, ignore_errors=True)
 
     def _remove_source(self) -> None:
         Connect(self.endpoints.connect).delete(names.connector(self.name))

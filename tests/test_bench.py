@@ -14,7 +14,18 @@ from bench.rows import SMALL, TABLE, Rows, final
 from stack import Stack
 
 TINY = Scale(rows=1_000, pairs=1, warm_up=2, changes=4)
-FIGURES = {"apply": 8, "latency": 10, "memory": 4, "growth": 4, "rebuild": 8, "snapshot": 1, "quarantine": 4}
+FIGURES = {
+    "apply": 8,
+    "latency": 12,
+    "memory": 4,
+    "growth": 4,
+    "rebuild": 8,
+    "snapshot": 1,
+    "quarantine": 4,
+    "views": 11,
+    "growth_views": 3,
+    "verify": 11,
+}
 
 
 @pytest.mark.soak

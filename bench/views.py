@@ -1,0 +1,218 @@
+"""Views of several tables, and PGSync beside them: the same database, documents and search server."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from bench.database import database
+from bench.figures import Figure, Report, Scale, percentile
+from bench.meanwhile import meanwhile
+from bench.orders import ORDERS, TABLES, VIEW, documents, fill, update_one_by_one
+from bench.pgsync import PGSync
+from bench.pipeline import Pipeline, Running, pipeline, until
+from bench.searched import Index
+from bench.shop import LOAD, Shop
+from driftless import names
+from driftless.lsn import parse_lsn
+from stack import Stack
+
+FOLLOWER = "orders"
+_FACT = f"follower/{FOLLOWER}/1"
+# What PGSync lets OpenSearch guess, with the same refresh.
+_SEARCH = {"mapping": {"dynamic": True}, "settings": {"refresh_interval": "1s"}}
+_FAN_OUTS = 5
+
+
+@dataclass
+class Taken:
+    """Seconds. `published` and `backlogs`: until documents are in the view's topic; PGSync has none."""
+
+    first: float = 0.0
+    published: float = 0.0
+    backlogs: dict[str, float] = field(default_factory=dict)
+    alone: list[float] = field(default_factory=list)
+    loaded: list[float] = field(default_factory=list)
+    fan_outs: list[float] = field(default_factory=list)
+    others: list[float] = field(default_factory=list)
+    churn: float = 0.0
+    wrong: int = 0
+
+
+def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
+    """Two fifths of `scale.rows` orders: 200,000 in a full run, with 600,000 lines; a quarter of them as backlogs."""
+    orders = scale.rows * 2 // 5
+    backlog = orders // 4
+    with database(stack) as dsn:
+        report(f"{orders:,} orders with {3 * orders:,} lines")
+        fill(dsn, orders)
+        ours = _ours(stack, dsn, orders, scale, report)
+        theirs = _theirs(stack, dsn, orders, scale, report)
+    rate = "documents/s"
+
+    def fast(name: str, mine: float, other: float, count: int, aim: str) -> Figure:
+        return Figure(name, count / mine, rate, count / other, other / mine, aim)
+
+    def short(name: str, mine: float, other: float, unit: str, aim: str) -> Figure:
+        scaled = 1000 if unit == "ms" else 1
+        return Figure(name, mine * scaled, unit, other * scaled, mine / other, aim)
+
+    found = [
+        fast(f"first build of {orders:,} orders, to the view's topic", ours.published, theirs.first, orders, "12,000"),
+        fast(f"first build of {orders:,} orders, to OpenSearch", ours.first, theirs.first, orders, "8,000"),
+    ]
+    for table in ours.backlogs:
+        name = f"{backlog:,} waiting updates of {table}, published"
+        found.append(fast(name, ours.backlogs[table], theirs.backlogs[table], backlog, "8,000"))
+    for how, mine, other in (("one at a time", ours.alone, theirs.alone), (f"at {LOAD}/s", ours.loaded, theirs.loaded)):
+        for percent in (50, 95):
+            name = f"commit to readable by key, {how}, p{percent}"
+            aim = "250 ms" if percent == 50 else ""
+            found.append(short(name, percentile(mine, percent), percentile(other, percent), "ms", aim))
+    many = orders // 20
+    name = f"a product in {many:,} orders, until all can be read, the slowest of {_FAN_OUTS}"
+    found.append(short(name, max(ours.fan_outs), max(theirs.fan_outs), "s", "3 s"))
+    name = f"another order meanwhile, p99 of {len(ours.others)}"
+    found.append(short(name, percentile(ours.others, 99), percentile(theirs.others, 99), "s", "1.5 s"))
+    seconds = _churn_seconds(scale)
+    found.append(short(f"behind after {seconds:g} s of 4 writers", ours.churn, theirs.churn, "s", "2 s"))
+    report(f"wrong documents at the end: {ours.wrong} of ours, {theirs.wrong} of PGSync's")
+    return found
+
+
+def _ours(stack: Stack, dsn: str, orders: int, scale: Scale, report: Report) -> Taken:
+    followers = {FOLLOWER: ("opensearch", {"view": "order", **_SEARCH})}
+    taken = Taken()
+    with pipeline(stack, followers, dsn=dsn, tables=(ORDERS,), captured=TABLES, views={"order": VIEW}) as p:
+        report("driftless: `driftless apply`, and Debezium's snapshot")
+        p.command("apply")
+        lsn = _settled(p)
+        report("driftless: the first build, by a process that has just started")
+        with Running(p) as running:
+            taken.published, taken.first = _built(p, running, lsn, orders)
+        for table in ("orders", "order_lines"):
+            report(f"driftless: {orders // 4:,} waiting updates of {table}")
+            update_one_by_one(dsn, table, orders // 4, -7)
+            lsn = _settled(p)
+            with Running(p) as running:
+                taken.backlogs[table], _ = _built(p, running, lsn, orders // 4)
+        with Running(p) as running:
+            _wait(p, running, lsn)
+            with closing(Shop(dsn, p.endpoints.opensearch, f"{p.name}-{FOLLOWER}", orders)) as shop:
+                _by_readers(shop, taken, scale, lambda line: report(f"driftless: {line}"))
+            _wait(p, running, _settled(p))
+        taken.wrong = _wrong(dsn, p.endpoints.opensearch, f"{p.name}-{FOLLOWER}")
+        assert not taken.wrong, f"{taken.wrong} documents are not as the database has them"
+    return taken
+
+
+def _theirs(stack: Stack, dsn: str, orders: int, scale: Scale, report: Report) -> Taken:
+    endpoints, taken, index = stack.endpoints(), Taken(), f"bench-pgsync-{time.time_ns()}"
+    assert endpoints is not None
+    with tempfile.TemporaryDirectory(prefix="driftless-pgsync-") as folder:
+        peer = PGSync(endpoints, dsn, index, Path(folder))
+        peer.install()
+        peer.bootstrap()
+        try:
+            report("PGSync: its first sync")
+            taken.first = taken.published = peer.sync()
+            for table in ("orders", "order_lines"):
+                report(f"PGSync: {orders // 4:,} waiting updates of {table}")
+                update_one_by_one(dsn, table, orders // 4, -8)
+                taken.backlogs[table] = peer.sync()
+            with peer.following(), closing(Shop(dsn, endpoints.opensearch, index, orders)) as shop:
+                _by_readers(shop, taken, scale, lambda line: report(f"PGSync: {line}"))
+                time.sleep(10)
+            taken.wrong = _wrong(dsn, endpoints.opensearch, index)
+        finally:
+            peer.tear_down()
+            Index(endpoints.opensearch, index).delete()
+    return taken
+
+
+def _by_readers(shop: Shop, taken: Taken, scale: Scale, say: Callable[[str], None]) -> None:
+    say(f"{scale.changes} changes one at a time, and as many beside {LOAD} others a second")
+    shop.changes(min(scale.warm_up, 50))
+    taken.alone = shop.changes(scale.changes)
+    with meanwhile(shop.load):
+        taken.loaded = shop.changes(scale.changes)
+    say("a product in many orders")
+    shop.fan_out()
+    for _ in range(_FAN_OUTS):
+        seconds, others = shop.fan_out_beside()
+        taken.fan_outs.append(seconds)
+        taken.others += others
+    say(f"{_churn_seconds(scale):g} s of mixed changes")
+    taken.churn = shop.churn(_churn_seconds(scale))
+
+
+def _churn_seconds(scale: Scale) -> float:
+    return max(2.0, min(80.0, scale.rows * 80 / 500_000))
+
+
+def _settled(p: Pipeline) -> int:
+    """Return when nothing more comes into the tables' topics, with a position that lies behind all of it."""
+    with psycopg.connect(p.config.source.dsn, autocommit=True) as connection:
+        row = connection.execute("select pg_current_wal_insert_lsn()::text").fetchone()
+    assert row is not None
+    topics = {names.table_topic(p.name, table): p.partitions for table in TABLES}
+
+    def written() -> int:
+        return sum(sum(ends.values()) for ends in p.kafka.written_ends(topics).values())
+
+    until("the tables' topics", lambda: len(p.kafka.topics() & topics.keys()) == len(topics), every=0.5)
+    before = -1
+    while before != (before := written()):
+        time.sleep(4)
+    return parse_lsn(row[0])
+
+
+def _built(p: Pipeline, running: Running, lsn: int, count: int) -> tuple[float, float]:
+    """Seconds from when the run takes the view up, by the broker's clock: until so many more documents are published,
+    and until the follower has them.
+    """
+    begun, topic = time.time(), names.view_topic(p.name, "order", 1)
+    there = {topic: p.partitions} if topic in p.kafka.topics() else {}
+    before = p.kafka.written_ends(there).get(topic, {})
+    _wait(p, running, lsn)
+    facts = [
+        (m.timestamp()[1] / 1000, (m.key() or b"").decode(), json.loads(m.value() or b"{}"))
+        for m in p.kafka.read_to_end(p.control.topic)
+    ]
+    begin = min(at for at, key, _ in facts if at >= begun and key == "build/order/1/0")
+    applied = min(at for at, key, fact in facts if at >= begun and key == _FACT and _has_applied(fact, lsn))
+    found = p.kafka.read_to_end(topic, partitions=p.partitions, isolation="read_committed")
+    times = [m.timestamp()[1] / 1000 for m in found if (m.offset() or 0) >= before.get(m.partition() or 0, 0)]
+    assert len(times) >= count, f"{len(times)} documents were published where {count} have changed"
+    return max(times) - begin, applied - begin
+
+
+def _wait(p: Pipeline, running: Running, lsn: int) -> None:
+    """Return when the follower has all that was committed before."""
+
+    def there() -> bool:
+        running.check()
+        fact = p.control.read().get(_FACT)
+        return fact is not None and _has_applied(fact, lsn)
+
+    until(f"the follower of the view, {running.log}", there, 1200, every=0.5)
+
+
+def _has_applied(fact: Mapping[str, Any], lsn: int) -> bool:
+    return bool(fact["built"] and fact["applied_lsn"] and parse_lsn(fact["applied_lsn"]) >= lsn)
+
+
+def _wrong(dsn: str, url: str, index: str) -> int:
+    """Documents that are not as the database has them, are missing, or should not be there."""
+    wanted = documents(dsn)
+    with closing(Index(url, index)) as reader:
+        found = dict(reader.all())
+    return sum(found.get(key) != wanted.get(key) for key in found.keys() | wanted.keys())

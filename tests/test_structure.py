@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,3 +81,10 @@ def test_no_file_is_longer_than_a_sitting() -> None:
     everything = [p for folder in (*ALLOWED, "bench", "tests") for p in (ROOT / folder).rglob("*.py")]
     lengths = {str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in everything}
     assert {name: n for name, n in lengths.items() if n > 400} == {}
+
+
+def test_every_package_is_installed() -> None:
+    """A folder that is not named would only be there where the project is installed in place."""
+    named = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    there = {str(p.parent.relative_to(ROOT)).replace("/", ".") for top in ALLOWED for p in (ROOT / top).rglob("*.py")}
+    assert named == there

@@ -19,7 +19,7 @@ from driftless.kafka import Offsets
 from driftless.verify import judge
 from driftless.verify.boundary import Place, narrow
 from driftless.verify.judge import AHEAD, DIFFERENT, EXTRA, MISSING, STALE, Found, History, zones
-from driftless.verify.spool import ABSENT, hash_document, hash_raw, hashes
+from driftless.verify.spool import ABSENT, hash_documents, hashes
 from driftless.version import MAX_OFFSET, make_version
 from tests.seeds import seeds
 
@@ -70,8 +70,8 @@ class Model:
         return {
             "hash": hashes(keys),
             "version": np.array(versions, np.int64),
-            "canon": np.array([hash_document(text) for text in documents], np.int64),
-            "raw": np.array([hash_raw(text) for text in documents], np.int64),
+            "canon": hash_documents(documents),
+            "raw": hashes(documents),
             "partition": np.array(partitions, np.int32),
         }
 
@@ -92,7 +92,7 @@ def columns(documents: Mapping[str, tuple[str, int]]) -> dict[str, Any]:
     return {
         "hash": hashes(list(documents)),
         "version": np.array([version for _, version in documents.values()], np.int64),
-        "raw": np.array([hash_raw(text) for text in texts], np.int64),
+        "raw": hashes(texts),
         "canon": np.full(len(texts), ABSENT, np.int64),
     }
 
@@ -114,7 +114,7 @@ class Looked:
         names = dict.fromkeys([*self.source, *self.items, *(key for key, *_ in self.model.log)])
         source = {
             "hash": hashes(list(self.source)),
-            "canon": np.array([hash_document(text) for text in self.source.values()], np.int64),
+            "canon": hash_documents(self.source.values()),
         }
         ends = np.array([make_version(1, self.model.at[-1][p]) for p in range(PARTITIONS)], np.int64)
         found = {
@@ -233,7 +233,7 @@ def test_a_log_that_lost_everything_is_told() -> None:
     records = {name: np.empty(0, np.int64) for name in ("hash", "version", "canon", "raw")}
     records["partition"] = np.empty(0, np.int32)
     log = History(records, zones(records, {0: 5}, {0: 5}, MAX_OFFSET))
-    source = {"hash": hashes(["a"]), "canon": np.array([hash_document("1")], np.int64)}
+    source = {"hash": hashes(["a"]), "canon": hash_documents(["1"])}
     assert judge.source_against_log(source, log).problems.tolist() == [MISSING]
     ends = np.array([make_version(1, 5)], np.int64)
     assert judge.items_against_log(columns({"a": ("1", make_version(1, 2))}), log, ends).problems.tolist() == [EXTRA]

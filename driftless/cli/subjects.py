@@ -16,6 +16,7 @@ from driftless.quarantine import QuarantineLog
 from driftless.registry import TopicLog, registered_log, same_topic
 from driftless.table import Table
 from driftless.types import refusal
+from driftless.verify.builders import Builders
 from driftless.verify.subject import Subject, Target
 from driftless.views.build import Build, build_of
 from driftless.views.sql import select, with_keys
@@ -40,8 +41,12 @@ class Group:
 class Subjects:
     """`groups`: the views to compare. `tables`: what views of several tables are built from, each of them once."""
 
-    def __init__(self, config: Config, control: Control, state: State, spark: Any, again: Again) -> None:
-        """`again`: has the rows of a table that fulfil a condition written into its log once more."""
+    def __init__(
+        self, config: Config, control: Control, state: State, spark: Any, again: Again, seconds: float
+    ) -> None:
+        """`again`: has the rows of a table that fulfil a condition written into its log once more. `seconds`: for which
+        whoever builds a view may take to answer.
+        """
         self.groups: dict[tuple[object, ...], Group] = {}
         self.tables: dict[str, Subject] = {}
         self._config = config
@@ -49,6 +54,7 @@ class Subjects:
         self._state = state
         self._spark = spark
         self._again = again
+        self._seconds = seconds
         self._quarantine = QuarantineLog(control.kafka, config.name)
         logs = [log for table in state.under("epochs") if (log := registered_log(state, table)) is not None]
         # Every topic whose records tell where a transaction ended.
@@ -100,6 +106,7 @@ class Subjects:
             history,
             skips=True,
             overtaken=lambda state: overtaken(generation, state),
+            builders=Builders(self._control, build.view.name, build.number, build.view.shards, self._seconds),
         )
         return Group(subject, list(build.view.tables))
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,11 +17,13 @@ from driftless.cli.base import NO, SYNC, YES, File, Json, app, chosen, control_o
 from driftless.cli.run import spark_jars
 from driftless.config import Config
 from driftless.control import State
-from driftless.errors import ConfigError, SyncError
+from driftless.errors import ConfigError, SinkUnavailable, SourceUnavailable, SyncError
 from driftless.generation import Generation, generations
 from driftless.progress import show
 
 if TYPE_CHECKING:
+    from driftless.cli.subjects import Group
+    from driftless.verify.kept import Kept
     from driftless.verify.proof import Verdict
     from driftless.verify.report import Report
     from driftless.verify.subject import Subject
@@ -65,6 +65,9 @@ def verify(
     continuous: Annotated[
         bool, typer.Option("--continuous", help="Again and again, until Ctrl-C, at 2,000 rows/s if not told otherwise.")
     ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the same verify where it was interrupted, within an hour.")
+    ] = False,
     every: Annotated[float, typer.Option("--every", help="Seconds of rest between two of these.", min=0)] = 600,
     as_json: Json = False,
 ) -> None:
@@ -83,9 +86,20 @@ def verify(
     names = chosen(config, followers or [])
     if generation is not None and len(names) != 1:
         raise ConfigError("--generation is of one follower: name it")
+    if continuous and resume:
+        raise ConfigError("--continuous begins anew each time: it has nothing to --resume")
     usual = GENTLE * continuous
     asked = _Asked(
-        names, generation, samples, source_rate or usual, follower_rate or usual, patience, timeout, repair, values
+        names,
+        generation,
+        samples,
+        source_rate or usual,
+        follower_rate or usual,
+        patience,
+        timeout,
+        repair,
+        values,
+        resume,
     )
     if not continuous:
         reports = _verify(config, asked)
@@ -123,6 +137,7 @@ class _Asked:
     timeout: float
     repair: bool
     values: bool
+    resume: bool
 
 
 def _verify(config: Config, asked: _Asked) -> list[Report]:
@@ -141,11 +156,9 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
     control = control_of(config)
     state = control.read()
     wanted = {name: _generation(state, name, asked.generation) for name in asked.names}
-    reports: dict[str, Report] = {}
     with ExitStack() as ending:
         source = ending.enter_context(Postgres(config.source.dsn))
-        folder = Path(tempfile.mkdtemp(prefix="driftless-verify-"))
-        ending.callback(shutil.rmtree, folder, ignore_errors=True)
+        kept = ending.enter_context(_kept(config, asked, wanted))
         spark = session(spark_jars(), memory="512m")
         ending.callback(stop, spark)
         steps: list[Step] = []
@@ -153,14 +166,15 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
         taken = Source(partial(moment, config.source.dsn, asked.patience), source.emit_marker)
         reached = ending.enter_context(Reached(control, asked.timeout, say))
         connect = Connect(config.connect.url)
-        subjects = Subjects(
-            config, control, state, spark, Snapshots(config.name, source, control.kafka, connect, say).again
-        )
+        again = Snapshots(config.name, source, control.kafka, connect, say).again
+        subjects = Subjects(config, control, state, spark, again, asked.timeout)
         for name in asked.names:
             subjects.add(name, wanted[name])
+        every = [*subjects.tables.values(), *(group.subject for group in subjects.groups.values())]
+        places = {id(subject): number for number, subject in enumerate(every)}
 
         def prove(subject: Subject) -> Verdict:
-            place = Path(tempfile.mkdtemp(dir=folder))
+            place = kept.place(places[id(subject)])
             means = Means(control.kafka, taken, reached, place, asked.source_rate, asked.follower_rate, say, steps)
             try:
                 proof = Proof(subject, means)
@@ -173,20 +187,50 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
             finally:
                 for target in subject.targets:
                     target.sink.close()
-                shutil.rmtree(place)
 
-        upstream = {name: (table, prove(table)) for name, table in subjects.tables.items()}
-        for group in subjects.groups.values():
+        left = {name: group for name, group in subjects.groups.items() if not _done(group, kept)}
+        above = {table for group in left.values() for table in group.tables}
+        upstream = {name: (table, prove(table)) for name, table in subjects.tables.items() if name in above}
+        for group in left.values():
             begun = time.monotonic()
             verdict = prove(group.subject)
             for target in group.subject.targets:
-                above = [upstream[name] for name in group.tables]
-                made = report(group.subject, target, verdict, above, asked.samples)
+                tables = [upstream[name] for name in group.tables]
+                made = report(group.subject, target, verdict, tables, asked.samples)
                 made.seconds = time.monotonic() - begun
-                reports[target.follower] = made
+                kept.done(made)
                 if made.in_sync:
                     control.write(proven(made))
-    return [reports[name] for name in asked.names]
+        return [kept.reports[name] for name in asked.names]
+
+
+@contextmanager
+def _kept(config: Config, asked: _Asked, wanted: Mapping[str, Generation]) -> Iterator[Kept]:
+    """What is read and found is kept where it is interrupted, and removed where it is not."""
+    from driftless.verify.kept import Kept
+    from stack import stack_home
+
+    compared = {name: [generation.number, generation.build] for name, generation in wanted.items()}
+    how = {"followers": compared, "repair": asked.repair, "rates": [asked.source_rate, asked.follower_rate]}
+    kept = Kept(stack_home() / "verify" / config.name, how, resume=asked.resume)
+    if kept.reports:
+        say(f"compared before it was interrupted: {', '.join(kept.reports)}")
+    try:
+        yield kept
+    except (KeyboardInterrupt, SourceUnavailable, SinkUnavailable):
+        say("what was read and found is kept for an hour: the same command with --resume goes on with it")
+        raise
+    except Exception:
+        kept.remove()
+        raise
+    else:
+        kept.remove()
+    finally:
+        kept.close()
+
+
+def _done(group: Group, kept: Kept) -> bool:
+    return all(target.follower in kept.reports for target in group.subject.targets)
 
 
 def _generation(state: State, follower: str, number: int | None) -> Generation:

@@ -22,8 +22,10 @@ BEFORE, AROUND, AFTER = 0, 1, 2
 Columns = Mapping[str, Any]
 Mask = npt.NDArray[np.bool_]
 
-MISSING, EXTRA, DIFFERENT, STALE, AHEAD = 1, 2, 3, 4, 5
-"""STALE: an older state than the follower must have applied. AHEAD: a version that the log has not come to."""
+MISSING, EXTRA, DIFFERENT, STALE, AHEAD, ROWS = 1, 2, 3, 4, 5, 6
+"""STALE: an older state than the follower must have applied. AHEAD: a version that the log has not come to.
+ROWS: what a view keeps of its tables would publish another document.
+"""
 
 
 _NOBODY = {"hash": 0, "version": -1, "canon": ABSENT, "raw": ABSENT, "partition": 0}

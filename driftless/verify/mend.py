@@ -10,10 +10,10 @@ import pyarrow as pa
 from driftless.errors import SinkError, SourceError
 from driftless.kafka import TIMEOUT, Kafka, produce
 from driftless.sink import WRITES
-from driftless.verify.judge import AHEAD, EXTRA
+from driftless.verify.judge import AHEAD, EXTRA, ROWS
 from driftless.verify.spool import hashes
 from driftless.verify.stages import LogSpool
-from driftless.verify.subject import Subject, Target
+from driftless.verify.subject import Builders, Subject, Target
 from driftless.version import MAX_OFFSET, make_version
 
 _BATCH = 1_000
@@ -68,6 +68,16 @@ def mend_log(subject: Subject, wrong: Mapping[str, int], log: LogSpool, kafka: K
     keys = list(wrong)
     for start in range(0, len(keys), _SNAPSHOT_KEYS):
         subject.again(keys[start : start + _SNAPSHOT_KEYS])
+
+
+def mend_view(builders: Builders, wrong: Mapping[str, int], *, anew: bool = False) -> None:
+    """Have a view publish these documents again. `anew`: of rows that it reads from its tables' logs again, as it must
+    where those that it keeps are wrong. May be repeated.
+    """
+    if anew or ROWS in wrong.values():
+        builders.fill()
+    else:
+        builders.doubt(list(wrong))
 
 
 def _newest(keys: Sequence[str], log: LogSpool) -> dict[str, tuple[int, int]]:

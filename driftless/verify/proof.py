@@ -18,7 +18,7 @@ from driftless.errors import SinkUnavailable
 from driftless.kafka import Kafka, Offsets
 from driftless.verify import boundary, judge
 from driftless.verify.judge import Found
-from driftless.verify.mend import mend, mend_log
+from driftless.verify.mend import mend, mend_log, mend_view
 from driftless.verify.reached import Reached
 from driftless.verify.spool import Hashes, Spool, hashes
 from driftless.verify.stages import LogSpool, read_items, read_source
@@ -114,15 +114,19 @@ class Proof:
                     self._verdict.unproven.add(key)
                 else:
                     self._verdict.wrong.setdefault(scope, {})[key] = problem
+        if self._subject.builders is not None:
+            for key in self._subject.builders.audit():
+                self._verdict.wrong.setdefault(LOG, {}).setdefault(key, judge.ROWS)
         return self._verdict
 
     def mend(self) -> None:
-        """Have written again what is wrong in a table's log, then from its log what is wrong in followers; and look
-        again.
-        """
+        """Have written again what is wrong in the log, then from the log what is wrong in followers; and look again."""
         subject = self._subject
         if subject.again is not None:
             self._mend(LOG, lambda wrong: mend_log(subject, wrong, self._log, self._means.kafka))
+        if subject.builders is not None:
+            self._mend(LOG, partial(mend_view, subject.builders))
+            self._mend(LOG, partial(mend_view, subject.builders, anew=True))
         for target in subject.targets:
             if not target.trouble:
                 self._mend(target.follower, partial(self._mend_follower, target))
@@ -159,7 +163,8 @@ class Proof:
                 left = self._again(left)
         still = verdict.wrong.get(scope, {}) | left.get(scope, {})
         verdict.wrong[scope] = still
-        verdict.mended[scope] = {key: problem for key, problem in wrong.items() if key not in still}
+        mended = {key: problem for key, problem in wrong.items() if key not in still}
+        verdict.mended.setdefault(scope, {}).update(mended)
 
     # -- the first cut, of all keys -----------------------------------------------------------------------------
 

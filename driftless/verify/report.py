@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driftless.lsn import format_lsn
-from driftless.verify.judge import AHEAD, DIFFERENT, EXTRA, MISSING, STALE
+from driftless.verify.judge import AHEAD, DIFFERENT, EXTRA, MISSING, ROWS, STALE
 from driftless.verify.proof import LOG, Verdict
 from driftless.verify.subject import Subject, Target
 
-KINDS = {MISSING: "missing", EXTRA: "extra", DIFFERENT: "different", STALE: "different", AHEAD: "different"}
+KINDS = {MISSING: "missing", EXTRA: "extra", **dict.fromkeys((DIFFERENT, STALE, AHEAD, ROWS), "different")}
 DETAILS = {
     STALE: "an older state than the follower must have applied",
     AHEAD: "its version is beyond the log's end, so changes to come would be refused",
+    ROWS: "the rows that the view keeps are wrong: its next change would publish another document",
 }
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from xxhash import xxh3_64_intdigest as _digest
 
 from driftless.verify.canonical import canonical
 
@@ -27,22 +29,32 @@ ITEMS = pa.schema([*_KEYED, *_TEXT, ("version", pa.int64())])
 
 
 class Spool:
-    """Batches of one schema in a file, written once and read as often as is needed."""
+    """Batches of one schema in files, written once and read as often as is needed.
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self.rows = 0
+    `parts` and `rows`: of one that is gone on with, as they were when it was closed.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema, parts: int = 0, rows: int = 0) -> None:
+        self.rows = rows
         self._path = path
         self._schema = schema
-        self._parts: list[Path] = []
+        self._parts = [self._part(number) for number in range(parts)]
         self._writer: pa.RecordBatchStreamWriter | None = None
 
     def append(self, columns: dict[str, Any]) -> None:
         if self._writer is None:
-            self._parts.append(self._path.with_name(f"{self._path.name}.{len(self._parts)}"))
+            self._parts.append(self._part(len(self._parts)))
             self._writer = pa.ipc.new_stream(str(self._parts[-1]), self._schema)
         batch = pa.record_batch(columns, schema=self._schema)
         self._writer.write_batch(batch)
         self.rows += batch.num_rows
+
+    @property
+    def parts(self) -> int:
+        return len(self._parts)
+
+    def _part(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}")
 
     def read(self, *names: str) -> Iterator[dict[str, Any]]:
         """Columns of each batch: numbers as numpy arrays, texts as Arrow arrays."""
@@ -90,20 +102,36 @@ def _column(array: Any) -> Any:
     return array if pa.types.is_string(array.type) else array.to_numpy()
 
 
-def hashes(texts: Sequence[str]) -> Hashes:
-    """Of keys, or of texts as they stand: 64 bits, by a key that is another one in each process."""
-    return np.fromiter(map(hash, texts), np.int64, len(texts))
+_seed = secrets.randbits(64)
 
 
-def hash_raw(text: str | None) -> int:
-    return ABSENT if text is None else hash(text)
+def seed(known: int | None = None) -> int:
+    """What hashes begin with, so that nobody can aim at one: another in each process, or one that is gone on with."""
+    global _seed
+    _seed = _seed if known is None else known
+    return _seed
 
 
-def hash_document(text: str | None) -> int:
+def hashes(texts: Sequence[str | None]) -> Hashes:
+    """Of keys, or of texts as they stand: 64 bits."""
+    return _all(_of(text) for text in texts)
+
+
+def hash_documents(texts: Iterable[str | None]) -> Hashes:
     """The same for every text of one JSON value; of what is no JSON the text itself counts."""
-    if text is None:
-        return ABSENT
+    return _all(ABSENT if text is None else _digest(_value(text), _seed) for text in texts)
+
+
+def _of(text: str | None) -> int:
+    return ABSENT if text is None else _digest(text.encode("utf-8", "surrogatepass"), _seed)
+
+
+def _all(found: Iterable[int]) -> Hashes:
+    return np.fromiter(found, np.uint64).view(np.int64)
+
+
+def _value(text: str) -> bytes:
     try:
-        return hash(canonical(text))
+        return canonical(text)
     except ValueError:
-        return hash(("no JSON", text))
+        return b"no JSON\0" + text.encode("utf-8", "surrogatepass")

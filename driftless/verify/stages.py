@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -10,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from driftless.kafka import Kafka, Offsets
-from driftless.verify.spool import ABSENT, ITEMS, LOG, SOURCE, Spool, hash_document, hash_raw, hashes
+from driftless.verify.spool import ABSENT, ITEMS, LOG, SOURCE, Spool, hash_documents, hashes
 from driftless.verify.steps import Pace, Step
 from driftless.verify.subject import Moment, Subject, Target
+from driftless.version import MAX_OFFSET
 
 
 def read_source(
@@ -22,7 +24,7 @@ def read_source(
     spool = Spool(path, SOURCE)
     for page in moment.documents(subject.statement, keys):
         names = [key for key, _ in page]
-        canon = np.fromiter((hash_document(text) for _, text in page), np.int64, len(page))
+        canon = hash_documents(text for _, text in page)
         spool.append({"key": names, "hash": hashes(names), "canon": canon})
         step.done += len(page)
         pace(len(page))
@@ -35,12 +37,31 @@ class LogSpool:
     """A log from its floor on; read further with every look. `aliases`: what stores have for keys they cannot hold."""
 
     def __init__(self, subject: Subject, kafka: Kafka, path: Path, step: Step) -> None:
-        self.spool = Spool(path, LOG)
-        self.at: Offsets = dict(subject.log.floor)
-        self.aliases: dict[str, str] = {}
+        """Goes on with what another process has left at the path, where that is of the same log."""
+        self._path = path.with_name(f"{path.name}.json")
+        kept = self._kept(subject)
+        self.spool = Spool(path, LOG, kept.get("parts", 0), kept.get("rows", 0))
+        self.at: Offsets = {int(p): at for p, at in kept.get("at", subject.log.floor).items()}
+        self.aliases: dict[str, str] = kept.get("aliases", {})
         self._subject = subject
         self._kafka = kafka
         self._step = step
+        self._step.done = self._step.total = self.spool.rows
+
+    def _kept(self, subject: Subject) -> dict[str, Any]:
+        try:
+            kept: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return kept if kept["log"] == _identity(subject) else {}
+
+    def _keep(self) -> None:
+        """What has been read so far, so that another process can go on from there."""
+        self.spool.close()
+        state = {"parts": self.spool.parts, "rows": self.spool.rows, "at": self.at, "aliases": self.aliases}
+        partial = self._path.with_name(f"{self._path.name}.partial")
+        partial.write_text(json.dumps({"log": _identity(self._subject), **state}), encoding="utf-8")
+        partial.replace(self._path)
 
     def read_on(self) -> None:
         """To the end as it is now, whatever is still undecided before it."""
@@ -50,6 +71,7 @@ class LogSpool:
         for table in self._subject.history.read(self.at, ends):
             for batch in table.to_batches():
                 self._append(batch)
+            self._keep()
         self.at = {p: max(self.at[p], end) for p, end in ends.items()}
         self._step.end()
 
@@ -58,12 +80,15 @@ class LogSpool:
         columns = {
             "key": names,
             "hash": hashes(names),
-            "canon": np.fromiter(map(hash_document, texts), np.int64, len(texts)),
-            "raw": np.fromiter(map(hash_raw, texts), np.int64, len(texts)),
+            "canon": hash_documents(texts),
+            "raw": hashes(texts),
             "version": batch.column("version"),
             "partition": batch.column("partition"),
         }
         self.spool.append(columns)
+        offsets, partitions = batch.column("version").to_numpy() & MAX_OFFSET, batch.column("partition").to_numpy()
+        for p in set(partitions.tolist()):
+            self.at[p] = max(self.at[p], int(offsets[partitions == p].max()) + 1)
         self._note_aliases(cast(pa.StringArray, batch.column("key")))
         self._step.done += len(names)
 
@@ -92,12 +117,12 @@ def read_items(
         if aliases:
             names = [aliases.get(name, name) for name in names]
         looked = by_value or not target.keeps_text
-        canon = np.fromiter(map(hash_document, texts), np.int64, len(texts)) if looked else np.full(len(texts), ABSENT)
+        canon = hash_documents(texts) if looked else np.full(len(texts), ABSENT)
         columns = {
             "key": names,
             "hash": hashes(names),
             "canon": canon,
-            "raw": np.fromiter(map(hash_raw, texts), np.int64, len(texts)),
+            "raw": hashes(texts),
             "version": batch.column("version"),
         }
         spool.append(columns)
@@ -106,6 +131,11 @@ def read_items(
     step.end()
     spool.close()
     return spool
+
+
+def _identity(subject: Subject) -> list[object]:
+    log = subject.log
+    return [log.topic_id, {str(p): at for p, at in log.floor.items()}, log.newest.number]
 
 
 def _texts(batch: pa.RecordBatch) -> tuple[list[str], list[str | None]]:

@@ -24,6 +24,16 @@ class Moment(Protocol):
     def documents(self, statement: str, keys: Sequence[str] | None = None) -> Iterator[list[tuple[str, str]]]: ...
 
 
+class Builders(Protocol):
+    """Who builds a view; see driftless/verify/builders.py."""
+
+    def audit(self) -> list[str]: ...
+
+    def doubt(self, keys: Sequence[str]) -> None: ...
+
+    def fill(self) -> None: ...
+
+
 class History(Protocol):
     """The records of a log as documents; see jobs/history.py."""
 
@@ -63,7 +73,8 @@ class Subject:
     `rows`: about how many there are. `beside`: topics, with how many partitions, whose records tell where transactions
     ended; none where the log's own do not. `skips`: the log need not tell every state of a document, as a view's.
     `overtaken`: whether the log has begun anew. `columns`: of the table, where the subject is one.
-    `again`: has the source's rows of some keys written into the log once more; None where nobody can.
+    `again`: has the source's rows of some keys written into the log once more; None where nobody can. `builders`: of a
+    view's log, who writes it.
     """
 
     name: str
@@ -77,4 +88,5 @@ class Subject:
     overtaken: Callable[[State], bool] = lambda _: False
     columns: frozenset[str] = frozenset()
     again: Callable[[Sequence[str]], None] | None = None
+    builders: Builders | None = None
     targets: list[Target] = field(default_factory=list)

@@ -14,6 +14,7 @@ from driftless.views.build import Build
 from jobs.frontier import Frontier
 from jobs.ground import Ground
 from jobs.leased import Shared, name_jobs, shown
+from jobs.views.asked import Asked
 from jobs.views.cuts import Cut, CutReader, cut_text, marker_of
 from jobs.views.publish import Publisher
 from jobs.views.reader import Reader, TableLog
@@ -62,6 +63,7 @@ class Builder:
         self.path = path
         self.progress = BuildProgress(build, shard)
         self.stop = threading.Event()
+        self.asked = Asked()
         self._logs = logs
         self._ids = {t.log.topic: t.log.topic_id for t in logs}
         self._shared = shared
@@ -183,6 +185,8 @@ class Builder:
                 self._cut_at = time.monotonic()
         if self._cut is not None:
             self._advance(store, reader, self._cut)
+        if self._whole and self.asked.work(store):
+            self._clean = False
         if self._whole and not self._clean:
             self._publish(store, publisher)
         self._claim(store)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 
-from driftless.errors import SourceUnavailable, SyncError
+from driftless.errors import SyncError
 from driftless.views.shard import shard_of
 from driftless.views.tree import View
 from jobs.views import intake, marks
 from jobs.views.layout import Layout
-from jobs.views.store import Partition, Row, RowsLost, Slice
+from jobs.views.rowsfile import beside, explained, lost, not_kept, remove
+from jobs.views.store import LAST_ROOT, Partition, Row, RowsLost, Slice
 from jobs.views.values import register
 
 BEFORE_PUBLISHING = "FULL"
@@ -68,7 +69,7 @@ class SqliteRows:
         self._given: Slice | None = None
         if not path.is_file():
             raise self._lost("there is no file")
-        self._has_log = _beside(path, "-wal").exists()
+        self._has_log = beside(path, "-wal").exists()
         self._connection = sqlite3.connect(
             path, isolation_level=None, check_same_thread=False, cached_statements=1000, timeout=_WAIT
         )
@@ -96,8 +97,8 @@ class SqliteRows:
             remove(path)
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
-            raise SyncError(_not_kept(path, view, exc.strerror), hint="DRIFTLESS_HOME says where, in `rows`") from exc
-        with _explained(path, view), closing(sqlite3.connect(path)) as connection:
+            raise SyncError(not_kept(path, view, exc.strerror), hint="DRIFTLESS_HOME says where, in `rows`") from exc
+        with explained(path, view), closing(sqlite3.connect(path)) as connection:
             connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
             for kept in Layout(view, shard).tables.values():
                 columns = ", ".join(
@@ -185,27 +186,57 @@ class SqliteRows:
             return {(topic, number): position for topic, number, position in self._run("SELECT * FROM positions")}
 
     def seed(self, documents: Iterable[tuple[str, str | None]]) -> None:
-        kept = self._layout.root.kept
-        root = kept.name
         with self._readable():
             waiting = iter(documents)
             shards = self._layout.view.shards
             while some := list(islice(waiting, 10_000)):
                 some = [(key, document) for key, document in some if shard_of(key, shards) == self._shard]
-                self._connection.executemany(
-                    f"INSERT INTO {root} ({kept.identity}, version, gone) VALUES ({kept.key('?')}, 0, 0) "
-                    "ON CONFLICT DO NOTHING",
-                    [(key,) for key, _ in some],
-                )
-                of_key = f"(SELECT id FROM {root} WHERE {kept.identity} = {kept.key('?')})"
-                self._connection.executemany(
-                    f"INSERT INTO dirty VALUES ({of_key}, 0, 0, 0) ON CONFLICT DO NOTHING", [(key,) for key, _ in some]
-                )
+                of_key = self._soil([key for key, _ in some])
                 for key, document in some:
                     if document is None:
                         self._run(f"DELETE FROM published WHERE id = {of_key}", (key,))
                     else:
                         self._run(f"INSERT OR REPLACE INTO published VALUES ({of_key}, ?)", (key, _hash(document)))
+
+    def doubt(self, keys: Iterable[str]) -> None:
+        shards = self._layout.view.shards
+        ours = [key for key in keys if shard_of(key, shards) == self._shard]
+        with self._readable():
+            of_key = self._soil(ours)
+            self._connection.executemany(
+                f"INSERT OR REPLACE INTO published VALUES ({of_key}, NULL)", [(key,) for key in ours]
+            )
+
+    def _soil(self, keys: Sequence[str]) -> str:
+        """Make roots dirty, also those that there are none of, before every `apply`; the `id` of a key, as SQL."""
+        kept = self._layout.root.kept
+        given = [(key,) for key in keys]
+        self._connection.executemany(
+            f"INSERT INTO {kept.name} ({kept.identity}, version, gone) VALUES ({kept.key('?')}, 0, 0) "
+            "ON CONFLICT DO NOTHING",
+            given,
+        )
+        of_key = f"(SELECT id FROM {kept.name} WHERE {kept.identity} = {kept.key('?')})"
+        self._connection.executemany(f"INSERT INTO dirty VALUES ({of_key}, 0, 0, 0) ON CONFLICT DO NOTHING", given)
+        return of_key
+
+    def audit(self, begin: int, limit: int) -> tuple[list[str], int | None]:
+        root, wrong = self._layout.root, []
+        with self._readable():
+            rows = self._run(
+                f"SELECT r.id, r.key, b.hash, iif(r.{self._layout.shown}, r.d, NULL), "
+                "EXISTS (SELECT 1 FROM dirty w WHERE w.id = r.id) "
+                f"FROM {root.view} r LEFT JOIN published b ON b.id = r.id WHERE r.id >= ? ORDER BY r.id LIMIT ?",
+                (begin, limit),
+            ).fetchall()
+        for _, key, known, document, dirty in rows:
+            if not dirty and known != (None if document is None else _hash(document)):
+                wrong.append(str(key))
+        return wrong, int(rows[-1][0]) + 1 if len(rows) == limit and rows[-1][0] < LAST_ROOT else None
+
+    def discard(self) -> None:
+        with self._readable():
+            self._run("INSERT OR REPLACE INTO facts VALUES ('discarded', 1)")
 
     def expire(self, before: int) -> int:
         root = self._layout.root.kept.name
@@ -302,6 +333,8 @@ class SqliteRows:
         if not self._run("SELECT count(*) FROM sqlite_master WHERE name = 'facts'").fetchone()[0]:
             raise self._lost("the file is damaged: it is empty")
         found = dict(self._run("SELECT name, value FROM facts").fetchall())
+        if found.get("discarded"):
+            raise self._lost("it differs from its log")
         wanted = {"format": FORMAT, "view": view.fingerprint, "shard": shard}
         other = [name for name, value in wanted.items() if found.get(name) != value]
         if other:
@@ -316,7 +349,7 @@ class SqliteRows:
     @contextmanager
     def _readable(self, *, transaction: bool = True) -> Iterator[None]:
         """One transaction, with SQLite's errors as ours."""
-        with _explained(self._path, self._layout.view):
+        with explained(self._path, self._layout.view):
             if transaction:
                 self._run("BEGIN IMMEDIATE")
             try:
@@ -327,7 +360,7 @@ class SqliteRows:
             self._connection.commit()
 
     def _lost(self, why: str) -> RowsLost:
-        return _lost(self._path, self._layout.view, why)
+        return lost(self._path, self._layout.view, why)
 
     def _run(self, statement: str, parameters: Mapping[str, object] | tuple[object, ...] = ()) -> sqlite3.Cursor:
         return self._connection.execute(statement, parameters)
@@ -342,42 +375,6 @@ class SqliteRows:
         """The first `apply` of which something is not published."""
         found = [self._run("SELECT min(since) FROM dirty WHERE large = ?", (large,)).fetchone()[0] for large in (0, 1)]
         return min((int(since) for since in found if since is not None), default=None)
-
-
-def remove(path: Path) -> None:
-    """Remove a store's file, with those that SQLite has beside it."""
-    for suffix in ("", "-wal", "-shm"):
-        _beside(path, suffix).unlink(missing_ok=True)
-
-
-@contextmanager
-def _explained(path: Path, view: View) -> Iterator[None]:
-    """What SQLite cannot read any more is RowsLost, and what it cannot write may pass."""
-    try:
-        yield
-    except sqlite3.DatabaseError as exc:
-        code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            raise _lost(path, view, f"the file is damaged: {exc}") from exc
-        if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY):
-            raise SourceUnavailable(_not_kept(path, view, exc), hint="make room there; it goes on by itself") from exc
-        if code == sqlite3.SQLITE_BUSY:
-            what = f"the rows of the view {view.name} in {path} are in use by another process"
-            raise SyncError(what, hint="end the other runner first: a row store has one") from exc
-        raise
-
-
-def _lost(path: Path, view: View, why: str) -> RowsLost:
-    return RowsLost(f"the rows of the view {view.name} in {path} are lost: {why}")
-
-
-def _not_kept(path: Path, view: View, why: object) -> str:
-    return f"the rows of the view {view.name} cannot be kept in {path}: {why}"
-
-
-def _beside(path: Path, suffix: str) -> Path:
-    """One of SQLite's own files."""
-    return path.with_name(path.name + suffix)
 
 
 def _hash(document: str) -> int:

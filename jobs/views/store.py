@@ -17,6 +17,9 @@ Row = Sequence[object]
 the order of `View.tables`; None for SQL's null, and for all of a delete)."""
 Partition = tuple[str, int]
 """A topic and its partition."""
+FIRST_ROOT = -(1 << 63)
+LAST_ROOT = (1 << 63) - 1
+"""Between them is what a store numbers its roots with."""
 
 
 class RowsLost(SyncError):
@@ -91,6 +94,17 @@ class RowStore(Protocol):
         Before the first `published`; keys of other shards are left out. A document whose root is not in the log by
         then becomes a tombstone.
         """
+
+    def doubt(self, keys: Iterable[str]) -> None:
+        """Nobody knows what was published of these documents: they are published again, also one that is none."""
+
+    def audit(self, begin: int, limit: int) -> tuple[list[str], int | None]:
+        """The keys of clean roots whose rows give another document than was published of them, of so many from a
+        place on, at first FIRST_ROOT; and where to go on, None at the end.
+        """
+
+    def discard(self) -> None:
+        """What is kept is wrong: from the next opening on it is RowsLost."""
 
     def expire(self, before: int) -> int:
         """Forget the tombstones of rows deleted before that second; returns how many."""

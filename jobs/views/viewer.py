@@ -12,6 +12,7 @@ from driftless.errors import SourceError
 from driftless.generation import generations
 from driftless.lease import Lease
 from driftless.registry import has_epoch, registered_log
+from driftless.request import Request, requests
 from driftless.views.build import Build, builds, progress_key
 from jobs.apply import LogSource, kafka_options
 from jobs.leased import Facts, Leased, Shared
@@ -19,7 +20,7 @@ from jobs.rows import rows_sql
 from jobs.truncation import truncated
 from jobs.views.builder import Builder
 from jobs.views.reader import TableLog
-from jobs.views.sqlite import remove
+from jobs.views.rowsfile import remove
 from jobs.views.standing import BuildProgress
 
 _log = logging.getLogger(__name__)
@@ -77,9 +78,20 @@ class Viewer(Leased[_Running]):
             self._start(known[n], state)
         for n in self._running.keys() - known.keys():
             self._end(n)
+        facts: Facts = {}
+        for request in requests(state, self.name):
+            facts |= self._answer(request)
         if self.shard or not known:
-            return {}
-        return self._follow_the_epochs(known, state) | self._drop_what_nobody_reads(known, state)
+            return facts
+        return facts | self._follow_the_epochs(known, state) | self._drop_what_nobody_reads(known, state)
+
+    def _answer(self, request: Request) -> Facts:
+        running = self._running.get(int(request.arguments["build"]))
+        if running is None:
+            return request.answer("there is no such build any more")
+        if running.worker.progress.error is not None:
+            return request.answer(f"it has stopped: {running.worker.progress.error}")
+        return running.worker.asked.answer(request)
 
     def _start(self, build: Build, state: State) -> None:
         logs, shared = [], self._shared

@@ -213,11 +213,12 @@ def test_every_corruption_of_a_tables_log_is_named_and_mended(pipeline: Pipeline
 @pytest.mark.usefixtures("job")
 def test_an_open_transaction_is_named_and_not_waited_for_without_end(pipeline: Pipeline) -> None:
     with psycopg.connect(pipeline.dsn, application_name="nightly import") as other:
+        pid = other.info.backend_pid
         other.execute("insert into docs values (999, 'secret text', null)")
         done = pipeline.here("verify", "doc-search", "--patience", "2", seconds=200)
         other.rollback()
     assert done.code == 1
-    assert f"process {other.info.backend_pid} (application `nightly import`" in done.err
+    assert f"process {pid} (application `nightly import`" in done.err
     assert "--patience" in done.err
     assert "secret" not in done.err + done.out
     assert "Traceback" not in done.err
@@ -255,6 +256,36 @@ def test_it_goes_on_for_ever_and_leaves_what_is_proven(pipeline: Pipeline) -> No
     finally:
         job.destroy()
     assert "Traceback" not in job.output()
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("job")
+def test_it_goes_on_where_it_was_interrupted(pipeline: Pipeline) -> None:
+    """Followers that were compared are not compared again."""
+
+    def proven(name: str) -> Any:
+        return pipeline.follower(name)["proven_lsn"]
+
+    asked = ("verify", "pair-cache", "thing-cache", "--follower-rate", "5")
+    before = proven("pair-cache")
+    job = pipeline.here.start(*asked)
+    try:
+        until("one of them to be proven", lambda: proven("pair-cache") != before, 200)
+        assert job.stop(number=signal.SIGINT) == 130
+    finally:
+        job.destroy()
+    assert "--resume goes on with it" in job.output()
+    first = proven("pair-cache")
+    pipeline.connection.execute("update things set whole = whole + 1 where id = 1001")
+    done = pipeline.here(*asked, "--resume", "--json", seconds=300)
+    assert done.code == 0, done.err
+    assert "compared before it was interrupted: pair-cache" in done.err
+    said = {follower["name"]: follower for follower in done.json()["followers"]}
+    assert said["pair-cache"]["lsn"] == first == proven("pair-cache")
+    assert _number(said["thing-cache"]["lsn"]) > _number(first)
+    done = pipeline.here(*asked, "--resume")
+    assert done.code == 2
+    assert "no interrupted verify" in done.err
 
 
 @pytest.mark.soak

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import random
-from typing import Any
+import sqlite3
+from contextlib import closing
 
 import psycopg
 import pytest
 
-from tests.chain.conftest import MakePipeline
+from tests.chain.conftest import MakePipeline, running
 from tests.chain.corrupt import InCache, InSearch, InTopic
 from tests.chain.test_verify import found, verify
-from tests.chain.test_views import CACHE, ORDERS, SEARCH, Writers, make_orders
+from tests.chain.test_views import CACHE, ORDERS, SEARCH, Writers, make_orders, rows_file
 from tests.compare import OpenSearch, Redis
 from tests.pipeline import Pipeline
 
@@ -54,15 +55,44 @@ def test_what_is_wrong_in_a_follower_is_named_and_mended(pipeline: Pipeline) -> 
 
 
 @pytest.mark.soak
-def test_what_is_wrong_in_the_views_log_is_named(pipeline: Pipeline) -> None:
+def test_what_is_wrong_in_the_views_log_is_named_and_mended(pipeline: Pipeline) -> None:
     pipeline.wait()
     topic = InTopic(pipeline.endpoints.kafka, f"{pipeline.name}.view.order.1")
+    _, value = topic.newest(b"9")
+    assert value is not None
     topic.change(b"9", state="flipped")
-    said = verify(pipeline)
-    wanted: dict[str, Any] = {"9": ("different", "view-log")}
-    assert {name: found(follower) for name, follower in said.items()} == {SEARCH: wanted, CACHE: wanted}
-    assert {follower["stage"] for follower in said.values()} == {"view-log"}
-    pipeline.connection.execute("update orders set status = 'as it should be' where id = 9")
+    topic.drop(b"10")
+    topic.put(b"9999", value, 0)
+    said = verify(pipeline, "--repair")
+    wanted = {key: (problem, "view-log") for key, problem in (("9", "different"), ("10", "missing"), ("9999", "extra"))}
+    for follower in said.values():
+        assert found(follower) == wanted
+        assert (follower["stage"], follower["repaired"], follower["in_sync"]) == ("view-log", 3, True)
+    assert not pipeline.differences()
+
+
+@pytest.mark.soak
+def test_rows_that_were_spoiled_are_found_before_they_show_and_filled_anew(pipeline: Pipeline) -> None:
+    pipeline.wait()
+    assert running(pipeline).stop() == 0
+    with closing(sqlite3.connect(rows_file(pipeline))) as rows, rows:
+        spoiled = """update {} set c0 = replace(c0, '"state":', '"spoiled":1,"state":') where id = 11 and c0 like ?"""
+        found_in = [
+            name for name in ("t0", "t1", "t2", "t3") if rows.execute(spoiled.format(name), ('%"state":%',)).rowcount
+        ]
+        assert len(found_in) == 1
+    running(pipeline)
+    for follower in verify(pipeline).values():
+        assert found(follower) == {"11": ("different", "view-log")}
+        assert "its next change would publish another document" in follower["samples"][0]["detail"]
+    assert not pipeline.differences(), "it shows nowhere yet"
+    pipeline.connection.execute("insert into order_lines values (11, 9999, 1, 1)")
+    pipeline.wait()
+    assert pipeline.differences()
+    for follower in verify(pipeline, "--repair").values():
+        assert found(follower)["11"] == ("different", "view-log")
+        assert follower["in_sync"]
+    assert not pipeline.differences()
     assert all(follower["in_sync"] for follower in verify(pipeline).values())
 
 

@@ -1,0 +1,115 @@
+"""What `verify` asks of a view's builder: to look over its rows, to publish again, to be filled anew."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from driftless.request import Request
+from jobs.views.asked import AUDIT, DOUBT, FILL, Asked
+from jobs.views.sqlite import SqliteRows
+from jobs.views.store import FIRST_ROOT, RowsLost
+from tests.test_views_store import Shop, shop
+
+__all__ = ["shop"]
+
+
+def spoil(shop: Shop, number: int) -> None:
+    """Flip what is kept of an order, as a disk would: nothing is marked."""
+    changed = shop.store._connection.execute(
+        f"UPDATE {shop.store._layout.root.kept.name} SET c0 = replace(c0, 'open', 'shut') WHERE id = {number}"
+    )
+    assert changed.rowcount == 1
+
+
+def request(verb: str, **arguments: object) -> Request:
+    return Request("view order", verb, f"{verb}-1", {"build": 1, **arguments})
+
+
+def done(asked: Asked, what: Request, shop: Shop) -> dict[str, object]:
+    """What is answered, after so many steps as it takes."""
+    for _ in range(20):
+        facts = asked.answer(what)
+        if facts:
+            assert facts[f"request/view order/{what.verb}"] is None
+            answer = facts[f"answer/view order/{what.verb}"]
+            assert answer is not None
+            return answer
+        asked.work(shop.store)
+    raise AssertionError("it was not done in 20 steps")
+
+
+def test_rows_that_were_spoiled_are_found_wherever_they_are(shop: Shop) -> None:
+    shop.apply(*(shop.order(number, "open") for number in (-(1 << 63), -7, 0, 3, 4, (1 << 63) - 1)), cut="one")
+    shop.apply(shop.order(5, "open"), cut="two")
+    shop.drain()
+    assert shop.store.audit(FIRST_ROOT, 100) == ([], None)
+    for number in (-(1 << 63), 3, (1 << 63) - 1):
+        spoil(shop, number)
+    shop.apply(shop.order(4, "paid"), cut="three")  # dirty: what is published of it is not what it is now
+    begin: int | None = FIRST_ROOT
+    found, looks = [], 0
+    while begin is not None:
+        wrong, begin = shop.store.audit(begin, 2)
+        found += wrong
+        looks += 1
+    assert (found, looks) == ([str(-(1 << 63)), "3", str((1 << 63) - 1)], 4)
+
+
+def test_a_deleted_order_and_one_that_was_never_there_are_right(shop: Shop) -> None:
+    shop.apply(shop.order(1, "open"), shop.order(2, "open"), cut="one")
+    shop.drain()
+    shop.apply(shop.row("public.orders", "2"), shop.row("public.orders", "9"), cut="two")
+    assert shop.drain() == {"2": None}
+    assert shop.store.audit(FIRST_ROOT, 100) == ([], None)
+
+
+def test_what_is_doubted_is_published_whatever_it_is_and_holds_the_frontier_until_then(shop: Shop) -> None:
+    shop.apply(shop.order(1, "open"), shop.order(2, "open"), shop.customer(7, "Ada"), cut="one")
+    shop.drain()
+    assert shop.store.frontier() == "one"
+    asked, what = Asked(), request(DOUBT, keys=["1", "3"])
+    assert asked.answer(what) == {}
+    shop.apply(shop.customer(7, "Eve"), cut="two")
+    assert asked.work(shop.store)
+    assert shop.store.frontier() is None
+    shop.killed()
+    assert asked.answer(what) != {}
+    assert shop.drain() == {"1": {"id": 1, "status": "open", "customer": None, "lines": []}, "3": None}
+    assert shop.store.frontier() == "two"
+    assert shop.drain() == {}
+
+
+def test_an_audit_goes_on_for_as_many_steps_as_it_takes(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.views.asked.ROOTS", 3)
+    monkeypatch.setattr("jobs.views.asked.TOLD", 1)
+    shop.apply(*(shop.order(number, "open") for number in range(8)), cut="one")
+    shop.drain()
+    for number in (2, 6):
+        spoil(shop, number)
+    asked, what = Asked(), request(AUDIT)
+    assert asked.answer(what) == {}
+    assert not asked.work(shop.store)
+    assert asked.answer(what) == {}, "a third of it is done"
+    answer = done(asked, what, shop)
+    assert (answer["keys"], answer["wrong"], answer["error"]) == (["2"], 2, "")
+
+
+def test_what_is_filled_anew_is_not_opened_again(shop: Shop) -> None:
+    shop.apply(shop.order(1, "open"), cut="one")
+    asked, what = Asked(), request(FILL)
+    assert asked.answer(what) == {}
+    with pytest.raises(RowsLost, match="verify found"):
+        asked.work(shop.store)
+    assert asked.answer(what)["answer/view order/fill"] is not None
+    shop.store.close()
+    with pytest.raises(RowsLost, match="differs from its log"):
+        SqliteRows(shop.path, shop.view)
+    shop.store = SqliteRows.create(shop.path, shop.view)
+    assert not asked.work(shop.store)
+
+
+def test_a_verb_of_another_version_is_refused(shop: Shop) -> None:
+    answer = done(Asked(), request("polish"), shop)
+    assert "cannot `polish`" in json.dumps(answer)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from connectors import queries
+from connectors import patient, queries
 from connectors.relations import ForeignKey, Relation
 from driftless import names
 from driftless.config import Config
@@ -114,9 +114,9 @@ class Postgres:
         self._connection.close()
 
     def execute(self, statement: str) -> None:
-        """Run one statement of a plan."""
+        """Run one statement of a plan, beside whoever works there."""
         with _answers(self.address):
-            self._connection.execute(statement.encode())
+            patient.execute(self._connection, statement)
 
     def _row(self, query: str, *parameters: object) -> tuple[object, ...] | None:
         with _answers(self.address):

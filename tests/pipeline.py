@@ -203,13 +203,16 @@ class Pipeline:
         tables: Mapping[str, Mapping[str, Any]] | None = None,
         partitions: int = 2,
         index: Mapping[str, Any] | None = None,
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
+        """`secrets`: what sync.yaml takes from the environment, where driftless is to go another way than the test."""
         self.name = f"t{uuid.uuid4().hex[:8]}"
         self.endpoints = endpoints
         self.dsn = dsn
         self.views = {view.name: view for view in views}
         self.stores: dict[str, Store] = {}
         self._folder = folder
+        self._secrets = dict(secrets or {})
         self.sync: dict[str, Any] = {
             "name": self.name,
             "source": {"dsn": "${SOURCE_DSN}", "tables": dict(tables or {view.table: {} for view in views})},
@@ -251,6 +254,7 @@ class Pipeline:
             "SOURCE_DSN": self.dsn,
             "SEARCH_URL": self.endpoints.opensearch,
             "CACHE_URL": self.endpoints.redis,
+            **self._secrets,
         }
         machine = Machine(self._folder / name, self.sync, secrets)
         self._machines = [*getattr(self, "_machines", []), machine]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -15,7 +16,9 @@ class Proxy:
 
     `lose_reply_to(mark)`: the next request that holds `mark` reaches the server, and when the server has answered, the
     connection is cut instead: it landed, and the answer was lost. `refuse`: as if the server were down, until `accept`.
-    `hold`: requests are kept back until `let_go`. `faults` counts the answers lost.
+    `hold`: requests are kept back until `let_go`. `delay`: seconds that every answer comes later. `truncate`: so many
+    answers to come are cut off in the middle, with their connections. `faults` counts the answers lost, or cut off;
+    `delayed` those that came late; `refuse` gives the connections that it cut.
     """
 
     def __init__(self, url: str) -> None:
@@ -28,6 +31,9 @@ class Proxy:
         self._flowing = threading.Event()
         self._flowing.set()
         self.faults = 0
+        self.delay = 0.0
+        self.delayed = 0
+        self.truncate = 0
 
     def __enter__(self) -> Self:
         self.accept()
@@ -58,7 +64,7 @@ class Proxy:
         self._port = self._listener.getsockname()[1]
         threading.Thread(target=self._serve, args=(self._listener,), daemon=True).start()
 
-    def refuse(self) -> None:
+    def refuse(self) -> int:
         listener, self._listener = self._listener, None
         if listener:
             # A thread that waits in accept() keeps the socket alive after close(): wake it up first.
@@ -68,6 +74,7 @@ class Proxy:
             ends, self._open = self._open, set()
         for end in ends:
             _cut(end)
+        return len(ends) // 2
 
     def _serve(self, listener: socket.socket) -> None:
         while True:
@@ -83,6 +90,11 @@ class Proxy:
             with self._lock:
                 self._open |= {client, server}
             _Pair(self, client, server)
+
+    def _cuts_off(self) -> bool:
+        with self._lock:
+            self.truncate -= (cuts := self.truncate > 0)
+            return cuts
 
     def _marked(self, seen: bytes) -> bool:
         """Whether this request is the one to lose; only once."""
@@ -120,6 +132,13 @@ class _Pair:
         try:
             while data := self._server.recv(1 << 16):
                 if self._lose:
+                    self._proxy.faults += 1
+                    break
+                if self._proxy.delay:
+                    self._proxy.delayed += 1
+                    time.sleep(self._proxy.delay)
+                if self._proxy._cuts_off():
+                    self._client.sendall(data[: len(data) // 2])
                     self._proxy.faults += 1
                     break
                 self._client.sendall(data)

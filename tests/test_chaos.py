@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.chaos.__main__ import plan
 from tests.chaos.faults import FAULTS
+from tests.chaos.named import PAGE, named
 
 
 def test_a_seed_gives_the_same_plan_and_another_seed_another() -> None:
@@ -18,3 +19,10 @@ def test_every_fault_comes_once_before_any_comes_again() -> None:
 
 def test_a_plan_may_be_of_some_faults_alone() -> None:
     assert {name for name, _ in plan(7, 5, ["kill redis"])} == {"kill redis"}
+
+
+def test_the_tests_of_the_faults_are_those_that_the_page_names() -> None:
+    page = "## The promises\n`chain/test_a.py::test_no`\n## The faults\n"
+    page += "| 1 | `test_b.py::test_x`, `suite.py::test_z` | `chain/test_a.py::test_y`\n| 2 | `test_b.py::test_x` |"
+    assert named(page) == [("test_b.py", "test_x"), ("chain/test_a.py", "test_y")]
+    assert len(named(PAGE.read_text(encoding="utf-8"))) > 70

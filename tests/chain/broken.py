@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from stack import Stack
@@ -19,6 +23,14 @@ from tests.pipeline import Job, Pipeline, until
 def rest(pipeline: Pipeline) -> OpenSearch:
     """Plain HTTP with JSON is all that Connect needs."""
     return OpenSearch(pipeline.endpoints.connect, "")
+
+
+def answers(url: str, path: str) -> Any:
+    """What a server says, or None while it does not."""
+    try:
+        return OpenSearch(url, "").call("GET", path)
+    except (AssertionError, OSError):
+        return None
 
 
 def connector(pipeline: Pipeline) -> str:
@@ -80,6 +92,77 @@ def length(pipeline: Pipeline, table: str) -> int:
         return sum(int(end) for _, end in ends)
     finally:
         consumer.close()
+
+
+@contextmanager
+def server_setting(pipeline: Pipeline, name: str, value: str) -> Iterator[None]:
+    """Another value of a setting of Postgres, for connections to come."""
+    pipeline.connection.execute(f"alter system set {name} = '{value}'".encode())
+    pipeline.connection.execute("select pg_reload_conf()")
+    yield
+    pipeline.connect()
+    pipeline.connection.execute(f"alter system reset {name}".encode())
+    pipeline.connection.execute("select pg_reload_conf()")
+
+
+@contextmanager
+def second_worker(stack: Stack) -> Iterator[str]:
+    """Another worker of the same Connect, at a port of its own; its URL once it answers."""
+    first = psutil.Process(stack.running()["connect"])
+    *command, settings = first.cmdline()
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    there = [line for line in Path(settings).read_text().splitlines() if not line.startswith(("listeners", "rest."))]
+    mine = Path(settings).with_name("second.properties")
+    url = f"http://127.0.0.1:{port}"
+    rest = [f"listeners={url}", "rest.advertised.host.name=127.0.0.1", f"rest.advertised.port={port}"]
+    mine.write_text("\n".join([*there, *rest]))
+    _own(mine, Path(settings))
+    owner = first.uids().real, first.gids().real
+    log = Path(settings).with_name("second.log")
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*command, mine], env=first.environ(), cwd=first.cwd(), stdout=output, stderr=subprocess.STDOUT,
+            user=owner[0], group=owner[1], extra_groups=[],
+        )  # fmt: skip
+    try:
+        until("the second worker to answer", lambda: answers(url, "/connectors") is not None, 120)
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def small_log_disk(stack: Stack, folder: Path, megabytes: int) -> Iterator[Callable[[int], None]]:
+    """Postgres' log on a disk of its own; gives what makes that larger. Skips where nothing may be mounted."""
+    log = stack.folder / "data" / "postgres" / "pg_wal"
+    folder.mkdir()
+
+    def mount(*options: str) -> None:
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", folder], capture_output=True, check=False
+        )
+        if done.returncode:
+            pytest.skip(f"no disk can be mounted here: {done.stderr.decode()}")
+
+    mount(f"size={megabytes}m")
+    stack.stop("postgres")
+    copy_tree(log, folder / "pg_wal")
+    aside = log.with_name("pg_wal.aside")
+    log.rename(aside)
+    log.symlink_to(folder / "pg_wal")
+    _own(folder, aside)
+    stack.start("postgres")
+    try:
+        yield lambda size: mount("remount", f"size={size}m")
+    finally:
+        stack.stop("postgres")
+        log.unlink()
+        shutil.rmtree(aside)
+        copy_tree(folder / "pg_wal", log)
+        subprocess.run(["umount", folder], check=True)
+        stack.start("postgres")
 
 
 class Copy:

@@ -125,6 +125,7 @@ def test_a_changed_mapping_is_planned_and_becomes_a_generation(pipeline: Pipelin
     assert found[f"{pipeline.name}-item-search-{newest + 1}"]["mappings"]["properties"] == mapping["properties"]
 
 
+@pytest.mark.soak
 def test_a_rebuild_that_nobody_runs_is_run_by_the_command(pipeline: Pipeline, job: Job) -> None:
     job.stop()
     newest = max(numbers(pipeline, "item-cache"))

@@ -17,8 +17,7 @@ from tests.chain.conftest import MakePipeline, in_step, running
 from tests.chain.test_views import orders_and_customers
 from tests.pipeline import Job, Pipeline, until
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
-soak = pytest.mark.soak
+pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
 
 APPLY = "run `driftless apply`: it has the tables read anew, then start the run again"
 ANEW = "run `driftless apply --anew`: it has everything read anew from there"
@@ -78,7 +77,6 @@ def told_everywhere(pipeline: Pipeline, message: str, *, by: tuple[str, ...] = (
         assert message in " ".join((said.out + said.err).split()), said
 
 
-@soak
 def test_a_slot_that_was_dropped(pipeline: Pipeline, job: Job) -> None:
     drop_slot(pipeline)
     gap(pipeline)
@@ -88,7 +86,6 @@ def test_a_slot_that_was_dropped(pipeline: Pipeline, job: Job) -> None:
     mended(pipeline)
 
 
-@soak
 def test_a_slot_that_was_invalidated(pipeline: Pipeline, job: Job) -> None:
     limit = "alter system {} max_slot_wal_keep_size{}"
     with connector_stopped(pipeline):
@@ -109,7 +106,6 @@ def test_a_slot_that_was_invalidated(pipeline: Pipeline, job: Job) -> None:
     mended(pipeline)
 
 
-@soak
 def test_a_slot_that_something_else_moved(pipeline: Pipeline, job: Job) -> None:
     """Debezium goes on from there without a word; what was found stays known though nothing shows it any more."""
     with connector_stopped(pipeline):
@@ -123,7 +119,6 @@ def test_a_slot_that_something_else_moved(pipeline: Pipeline, job: Job) -> None:
     mended(pipeline)
 
 
-@soak
 def test_a_slot_that_was_dropped_and_made_again_by_somebody(pipeline: Pipeline, job: Job) -> None:
     with connector_stopped(pipeline):
         gap(pipeline)
@@ -142,7 +137,6 @@ def test_a_table_that_left_the_publication(pipeline: Pipeline, job: Job) -> None
     mended(pipeline)
 
 
-@soak
 def test_a_table_that_left_the_publication_and_came_back_while_nobody_looked(pipeline: Pipeline, job: Job) -> None:
     assert job.stop() == 0
     publication = slot(pipeline)
@@ -153,7 +147,6 @@ def test_a_table_that_left_the_publication_and_came_back_while_nobody_looked(pip
     mended(pipeline)
 
 
-@pytest.mark.soak
 def test_a_position_that_connect_has_lost(pipeline: Pipeline, job: Job) -> None:
     """Debezium reads all tables, which tells no deletes; the run begins anew there by itself."""
     with connector_stopped(pipeline):
@@ -167,7 +160,6 @@ def test_a_position_that_connect_has_lost(pipeline: Pipeline, job: Job) -> None:
     again(pipeline)
 
 
-@soak
 def test_a_server_that_was_restored(pipeline: Pipeline, job: Job, stack: Stack, tmp_path: Path) -> None:
     """Its log is behind ours: what is committed until it has passed that is read by nobody."""
     pipeline.connection.close()
@@ -184,7 +176,6 @@ def test_a_server_that_was_restored(pipeline: Pipeline, job: Job, stack: Stack, 
     mended(pipeline, "--anew")
 
 
-@soak
 def test_a_standby_that_was_promoted(pipeline: Pipeline, job: Job, stack: Stack, tmp_path: Path) -> None:
     """It had not got the last commits, whose documents are in every follower."""
     pipeline.connection.close()

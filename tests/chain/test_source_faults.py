@@ -5,14 +5,16 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from pathlib import Path
 
 import psutil
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from driftless.errors import StackError
 from stack import Endpoints, Stack
-from tests.chain.broken import length
+from tests.chain.broken import answers, connector, length, second_worker, server_setting, small_log_disk
 from tests.chain.conftest import MakePipeline, in_step, running
 from tests.compare import View
 from tests.conftest import fresh_database
@@ -29,17 +31,19 @@ ASLEEP_SECONDS = 25.0
 @pytest.fixture(scope="module")
 def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
     """Applied while a transaction is open that began before there was a slot."""
+    source.execute("create table elsewhere (id int)")
     source.execute("create table items (id int primary key, title text, note text)")
     source.execute("insert into items select i, 'item ' || i from generate_series(1, 2000) i")
     pipeline = make_pipeline(ITEM)
     pipeline.here.write()
     with psycopg.connect(pipeline.dsn) as open_for_long:
-        open_for_long.execute("update items set title = 'by the open one' where id <= 100")
-        open_for_long.execute("delete from items where id = 101")
+        open_for_long.execute("insert into elsewhere values (1)")  # on the table itself `apply` would wait for it
         applying = pipeline.here.start("apply")
         waits = "select count(*) from pg_stat_activity where query like 'CREATE_REPLICATION_SLOT%' and state = 'active'"
         until("the slot to wait for the transaction", lambda: source.execute(waits).fetchone() == (1,), 90)
         source.execute("update items set title = 'beside it' where id = 200")
+        open_for_long.execute("update items set title = 'by the open one' where id <= 100")
+        open_for_long.execute("delete from items where id = 101")
         open_for_long.execute("insert into items values (5001, 'by the open one')")
     assert applying.wait(180) == 0, applying.output()
     return pipeline
@@ -104,6 +108,91 @@ def test_a_server_that_sleeps(pipeline: Pipeline, job: Job, stack: Stack, server
     pipeline.connection.execute("update items set title = %s where id <= 50", (f"after {server} slept",))
     pipeline.assert_in_step()
     assert job.running, "the same run has gone on"
+
+
+def test_a_worker_of_connect_that_sleeps_while_another_takes_its_work(
+    pipeline: Pipeline, job: Job, stack: Stack
+) -> None:
+    """It wakes up with records in hand: the brokers refuse them, and nothing is lost or comes twice."""
+    first = psutil.Process(stack.running()["connect"])
+    path = f"{connector(pipeline)}/status"
+
+    def works(url: str) -> bool:
+        """Whether the task runs at the worker that answers at a place."""
+        said = answers(url, path) or {"tasks": []}
+        here = url.removeprefix("http://")
+        return any(task["state"] == "RUNNING" and task["worker_id"] == here for task in said["tasks"])
+
+    ended = threading.Event()
+
+    def load() -> None:
+        with psycopg.connect(pipeline.dsn, autocommit=True) as connection:
+            while not ended.wait(0.01):
+                connection.execute("update items set title = title || '.' where id = 1 + random() * 100")
+
+    with server_setting(pipeline, "wal_sender_timeout", "5s"), second_worker(stack) as second:
+        until("the first to work", lambda: works(pipeline.endpoints.connect) or works(second), 120)
+        if works(second):  # the group has shared the work out anew
+            first, second = _of(second), pipeline.endpoints.connect
+        loading = threading.Thread(target=load)
+        loading.start()
+        try:
+            first.send_signal(signal.SIGSTOP)
+            until("the second to work", lambda: works(second), 240)
+            begun = length(pipeline, "public.items")
+            until("it to write", lambda: length(pipeline, "public.items") > begun + 50, 60)
+        finally:
+            first.send_signal(signal.SIGCONT)
+            ended.set()
+            loading.join()
+        pipeline.assert_in_step()
+    until("one worker to have all of it again", lambda: works(pipeline.endpoints.connect), 120)
+    pipeline.connection.execute("update items set title = 'with one worker' where id <= 50")
+    pipeline.assert_in_step()
+    assert job.running, "the same run has gone on"
+
+
+def _written(pipeline: Pipeline, statement: str, times: int) -> bool:
+    """Whether the source took it so often."""
+    try:
+        for _ in range(times):
+            pipeline.connection.execute(statement.encode())
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def _of(url: str) -> psutil.Process:
+    """The process that listens at a place."""
+    port = int(url.rpartition(":")[2])
+    (found,) = {
+        c.pid for c in psutil.net_connections("tcp") if c.laddr and c.laddr.port == port and c.status == "LISTEN"
+    }
+    assert found is not None
+    return psutil.Process(found)
+
+
+def test_a_disk_of_the_source_that_is_full(pipeline: Pipeline, job: Job, stack: Stack, tmp_path: Path) -> None:
+    """Postgres ends and cannot start; when there is room again, what was committed is there, and all goes on."""
+    with small_log_disk(stack, tmp_path / "log", 64) as enlarge:
+        pipeline.connect()
+        pipeline.connection.execute("update items set title = 'on a small disk' where id <= 50")
+        pipeline.assert_in_step()
+        row = "(9000000, repeat('x', 500)) on conflict (id) do update set title = excluded.title || random()"
+        until("the disk to be full", lambda: not _written(pipeline, f"insert into items values {row}", 2000), 120)
+        until("the server to be gone", lambda: "postgres" not in stack.running(), 60)
+        with pytest.raises(StackError, match="No space left on device"):
+            stack.start("postgres")
+        assert pipeline.status()["source"]["lsn"] is None
+        assert job.running
+        enlarge(2048)
+        stack.start("postgres")
+        pipeline.connect()
+        pipeline.connection.execute("update items set title = 'with room' where id <= 50")
+        pipeline.assert_in_step()
+        assert job.running, "the same run has gone on"
+    pipeline.connect()
+    pipeline.assert_in_step()
 
 
 def test_a_busy_neighbour_does_not_hold_the_log_back(pipeline: Pipeline, job: Job, endpoints: Endpoints) -> None:

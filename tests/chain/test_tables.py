@@ -154,7 +154,7 @@ CHANGES = {
 """What is done to a table, and whether its rows have to be read anew."""
 
 
-QUICK = "a column with a default"
+QUICK = "a column that nothing is in"
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,12 @@ import random
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from stack import Stack
 from tests.chain.test_views import SUMMED, make_orders
@@ -17,6 +20,7 @@ from tests.chaos.campaign import begin
 from tests.chaos.faults import FAULTS
 from tests.conftest import fresh_database
 from tests.pipeline import Pipeline
+from tests.proxy import Proxy
 
 AT_A_TIME = 3
 """Faults between two quiet periods."""
@@ -58,18 +62,27 @@ def main() -> int:
 def fight(stack: Stack, seed: int, planned: list[tuple[str, float]]) -> None:
     endpoints = stack.endpoints()
     assert endpoints is not None
-    with fresh_database(endpoints.postgres) as dsn, tempfile.TemporaryDirectory() as folder:
+    with ExitStack() as standing:
+        dsn = standing.enter_context(fresh_database(endpoints.postgres))
+        folder = standing.enter_context(tempfile.TemporaryDirectory())
+        servers = {"postgres": endpoints.postgres, "opensearch": endpoints.opensearch, "redis": endpoints.redis}
+        proxies = {name: standing.enter_context(Proxy(url)) for name, url in servers.items()}
+        secrets = {
+            "SOURCE_DSN": make_conninfo(dsn, port=str(urlsplit(proxies["postgres"].url).port)),
+            "SEARCH_URL": proxies["opensearch"].url,
+            "CACHE_URL": proxies["redis"].url,
+        }
         made: list[Pipeline] = []
 
         def make(**more: object) -> Pipeline:
-            made.append(Pipeline(Path(folder), endpoints, dsn, (), **more))  # type: ignore[arg-type]
+            made.append(Pipeline(Path(folder), endpoints, dsn, (), secrets=secrets, **more))  # type: ignore[arg-type]
             return made[0]
 
         with psycopg.connect(dsn, autocommit=True) as source:
             pipeline = make_orders(make, source)
             source.execute(SUMMED)
         try:
-            campaign = begin(stack, pipeline, random.Random(seed))
+            campaign = begin(stack, pipeline, random.Random(seed), proxies)
             for number, (name, pause) in enumerate(planned, 1):
                 begun = time.monotonic()
                 campaign.loaded()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
+from collections.abc import Mapping
 from decimal import Decimal
 
 from stack import Stack
@@ -12,18 +13,20 @@ from tests.chain.monitor import Monitor
 from tests.chaos.load import Load
 from tests.compare import View
 from tests.pipeline import Job, Pipeline, until
+from tests.proxy import Proxy
 
 OPERATED_SECONDS = 420.0
 COUNTER = View("counter", "public.counters")
 
 
 class Campaign:
-    """A pipeline under load, with a run of all followers."""
+    """A pipeline under load, with a run of all followers. `proxies`: by which driftless reaches a server."""
 
-    def __init__(self, stack: Stack, pipeline: Pipeline, rng: random.Random) -> None:
+    def __init__(self, stack: Stack, pipeline: Pipeline, rng: random.Random, proxies: Mapping[str, Proxy]) -> None:
         self.stack = stack
         self.pipeline = pipeline
         self.rng = rng
+        self.proxies = proxies
         self.operated: list[str] = []
         self._load: Load | None = None
         source = pipeline.connection
@@ -43,7 +46,9 @@ class Campaign:
             self._load = Load(self.pipeline.dsn, self.rng.randrange(10**6))
 
     def quiet(self) -> None:
-        """Writers end; then every follower equals the source, and no order shows another sum than that of its lines."""
+        """Writers end; then every follower equals the source, as an independent comparer and `verify` both say, and no
+        order shows another sum than that of its lines.
+        """
         load, self._load = self._load, None
         if load is not None:
             load.end()
@@ -53,6 +58,8 @@ class Campaign:
         for name in ("order-search", "order-cache"):
             for document in self.pipeline.stores[name].documents().values():
                 assert document["total"] == sum((line["amount"] for line in document["lines"]), Decimal(0)), document
+        done = self.pipeline.here("verify", seconds=300)
+        assert done.code == 0, f"verify ended with {done.code}\n{done.out}{done.err}"
 
     def restart(self) -> None:
         """End the run, whatever state it is in, and start it again."""
@@ -104,8 +111,8 @@ class Campaign:
         return "; ".join(filter(None, parts))
 
 
-def begin(stack: Stack, pipeline: Pipeline, rng: random.Random) -> Campaign:
+def begin(stack: Stack, pipeline: Pipeline, rng: random.Random, proxies: Mapping[str, Proxy]) -> Campaign:
     """The campaign's ground, where everything is in step."""
-    campaign = Campaign(stack, pipeline, rng)
+    campaign = Campaign(stack, pipeline, rng, proxies)
     until("no trouble", lambda: not campaign._said(), 60)
     return campaign

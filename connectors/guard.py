@@ -6,6 +6,7 @@ stops, and `driftless apply` has the tables read anew.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ from driftless.views.build import newest_build
 
 APPLY = "run `driftless apply`: it has the tables read anew, then start the run again"
 REMADE = "`driftless apply` makes it again"
+UNREAD_SECONDS = 3.0
+"""A slot may be free for a moment, as while Debezium connects again."""
 ANEW = "if source.dsn leads where it should, run `driftless apply --anew`: it has everything read anew from there"
 
 
@@ -49,6 +52,23 @@ class Trouble:
 def connector_failed(cause: str) -> str:
     """What is said of a connector that has failed."""
     return f"the connector has failed: {cause}; `driftless apply` starts it again"
+
+
+def unread(source: Postgres, name: str) -> str:
+    """Said of a slot that nobody reads, though Connect says that the connector runs; empty where somebody does.
+
+    A worker that was asleep while another had its work, and gets it back, takes its dead task for one that runs. Its
+    answers then are of no use, and nothing but another start of the worker helps (seen with Connect 4.3).
+    """
+    for pause in (UNREAD_SECONDS, 0.0):
+        slot = source.slot(name)
+        if slot is None or slot.active:
+            return ""
+        time.sleep(pause)
+    return (
+        f"nobody reads the slot {name}, though Connect says that the connector runs: it is trying again, or its worker "
+        "has lost it; if this stays, start the Connect worker again"
+    )
 
 
 def standing(state: State) -> Trouble | None:

@@ -80,6 +80,8 @@ class Follow:
         """While it is set, no further position is claimed: what readers see may not be all of this generation."""
         self.overtaken = False
         """A newer epoch of its log has begun: it claims nothing more, since it does not hold what that one says."""
+        self.heir = True
+        """Where readers see none, as in a store that was emptied, they are to see this one."""
         self.beside: Progress | None = None
         """The generation that readers are being switched to: no position is claimed that it has not claimed."""
         self.again: Again | None = None
@@ -320,7 +322,7 @@ class Follow:
         if not progress.built:
             self._check_built()
             progress.built, self._unvouched = True, False
-            if not progress.live and self._sink.promoted() is None:
+            if not progress.live and self.heir and self._sink.promoted() is None:
                 self._sink.promote(self.job.generation)
                 progress.live = True
             progress.state = self._state()

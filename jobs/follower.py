@@ -119,6 +119,7 @@ class Follower(Leased[_Running]):
             self._end(n)
         for n, r in self._running.items():
             r.generation = known[n]
+            r.worker.heir = len(known) == 1 or (known[n].promoted_at is not None and known[n].retired_at is None)
             if paused != r.worker.hold.is_set():
                 (r.worker.hold.set if paused else r.worker.hold.clear)()
         self._hear_of_views(state)
@@ -179,13 +180,15 @@ class Follower(Leased[_Running]):
     # -- promoting and dropping ---------------------------------------------------------------------------------
 
     def _follow_the_store(self, now: float) -> Facts:
-        """Record which generation readers see, as the store says."""
+        """Record which generation readers see, as the store says. One that has lost its documents, and is filled again,
+        is still theirs.
+        """
         facts: Facts = {}
         for n, r in self._running.items():
             generation, live = r.generation, r.progress.live
             if live and (generation.promoted_at is None or generation.retired_at is not None):
                 generation = replace(generation, promoted_at=now, retired_at=None)
-            elif not live and r.progress.positions and generation.promoted_at and generation.retired_at is None:
+            elif not live and generation.promoted_at and generation.retired_at is None and self._another_live(n):
                 generation = replace(generation, retired_at=now)
             if generation is not r.generation:
                 r.generation = generation
@@ -271,13 +274,15 @@ class Follower(Leased[_Running]):
             retired = r.generation.retired_at
             passed_over = r.generation.promoted_at is None and n < max(self._running)
             # Nobody could go back to what an older epoch left: it would show rows that are gone.
-            bygone = overtaken(r.generation, state) and any(other.progress.live for other in self._running.values())
-            over = bygone or (retired is not None and state.now > retired + keep)
-            if r.progress.live or not (passed_over or over):
+            over = overtaken(r.generation, state) or (retired is not None and state.now > retired + keep)
+            if r.progress.live or not (passed_over or (over and self._another_live(n))):
                 continue
             self.drop(n)
             facts |= dict.fromkeys(end_keys(self.name, n))
         return facts
+
+    def _another_live(self, number: int) -> bool:
+        return any(r.progress.live for n, r in self._running.items() if n != number)
 
     def drop(self, number: int) -> None:
         """Stop following a generation and remove it from its store."""

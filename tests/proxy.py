@@ -59,6 +59,13 @@ class Proxy:
     def let_go(self) -> None:
         self._flowing.set()
 
+    def heal(self) -> None:
+        """Do no harm any more."""
+        self.delay, self.truncate, self._mark = 0.0, 0, b""
+        self.let_go()
+        if self._listener is None:
+            self.accept()
+
     def accept(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", self._port))
         self._port = self._listener.getsockname()[1]

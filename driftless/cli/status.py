@@ -50,7 +50,7 @@ def _facts(config: Config) -> dict[str, Any]:
 
 def _source_troubles(config: Config, kafka: Kafka, postgres: Any, state: State) -> Iterator[str]:
     from connectors.connect import Connect
-    from connectors.guard import connector_failed, topic_troubles, troubles
+    from connectors.guard import connector_failed, topic_troubles, troubles, unread
     from driftless import names
 
     connect = Connect(config.connect.url)
@@ -65,6 +65,8 @@ def _source_troubles(config: Config, kafka: Kafka, postgres: Any, state: State) 
         yield connector_failed(cause)
     elif found != "RUNNING":
         yield f"the connector is {found}"
+    elif said := unread(postgres, names.slot(config.name)):
+        yield said
 
 
 @app.command(name="status")

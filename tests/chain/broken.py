@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,24 @@ def length(pipeline: Pipeline, table: str) -> int:
         return sum(int(end) for _, end in ends)
     finally:
         consumer.close()
+
+
+@contextmanager
+def asleep(number: int) -> Iterator[int]:
+    """A process and all below it do nothing meanwhile; gives how many they are. Their connections stay open."""
+    process = psutil.Process(number)
+    process.send_signal(signal.SIGSTOP)  # first, so that it starts no more
+    family = [process, *process.children(recursive=True)]
+    try:
+        for each in family:
+            with suppress(psutil.NoSuchProcess):
+                each.send_signal(signal.SIGSTOP)
+        assert process.status() == psutil.STATUS_STOPPED
+        yield len(family)
+    finally:
+        for each in family:
+            with suppress(psutil.NoSuchProcess):
+                each.send_signal(signal.SIGCONT)
 
 
 @contextmanager
@@ -186,10 +205,10 @@ class Copy:
         """A standby that has no more than the copy takes the server's place."""
         self._stack.stop("postgres")
         self._put_back()
-        signal = self._data / "standby.signal"
-        signal.touch()
+        standby = self._data / "standby.signal"
+        standby.touch()
         owner = (self._data / "PG_VERSION").stat()
-        shutil.chown(signal, owner.st_uid, owner.st_gid)
+        shutil.chown(standby, owner.st_uid, owner.st_gid)
         self._stack.start("postgres")
         with psycopg.connect(dsn, autocommit=True) as connection:
             assert connection.execute("select pg_is_in_recovery()").fetchone() == (True,)

@@ -26,7 +26,11 @@ RETENTION = 60.0
 
 @pytest.fixture(scope="module")
 def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
-    return orders_and_customers(make_pipeline, source)
+    pipeline = orders_and_customers(make_pipeline, source)
+    for follower in pipeline.sync["followers"].values():
+        follower["keep"] = "0s"  # what readers have left is dropped at once, and nothing else
+    pipeline.apply()
+    return pipeline
 
 
 @pytest.fixture

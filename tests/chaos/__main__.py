@@ -99,6 +99,8 @@ def fight(stack: Stack, seed: int, planned: list[tuple[str, float]]) -> None:
             print(pipeline.explain())
             raise
         finally:
+            for proxy in proxies.values():
+                proxy.heal()
             for each in made:
                 each.end_jobs()
             stack.up()

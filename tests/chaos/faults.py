@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable
 
-import psutil
 import redis
 
 from tests.chain import broken
@@ -39,15 +37,9 @@ def _kill(server: str) -> Fault:
 
 def _stall(server: str) -> Fault:
     def stall(c: Campaign) -> str:
-        process = psutil.Process(c.stack.running()[server])
-        family = [process, *process.children(recursive=True)]
-        for each in family:
-            each.send_signal(signal.SIGSTOP)
-        assert process.status() == psutil.STATUS_STOPPED
-        time.sleep(c.rng.uniform(3, 12))
-        for each in family:
-            each.send_signal(signal.SIGCONT)
-        return f"{len(family)} processes asleep"
+        with broken.asleep(c.stack.running()[server]) as processes:
+            time.sleep(c.rng.uniform(3, 12))
+        return f"{processes} processes were asleep"
 
     return stall
 

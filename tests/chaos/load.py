@@ -29,7 +29,8 @@ class Load:
         self._ended = threading.Event()
         works = (self._orders, self._orders, self._rows)
         self._threads = [
-            threading.Thread(target=self._go_on, args=(work, random.Random(seed + n))) for n, work in enumerate(works)
+            threading.Thread(target=self._go_on, args=(work, random.Random(seed + n)), daemon=True)
+            for n, work in enumerate(works)
         ]
         for thread in self._threads:
             thread.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from connectors.guard import connector_failed, topic_troubles, troubles
+from connectors.guard import connector_failed, topic_troubles, troubles, unread
 from connectors.places import Places
 from connectors.postgres import Postgres, captured_tables
 from connectors.relations import column_meetings, meetings, relation_obstacles, table_obstacles, topic_meetings
@@ -135,6 +135,8 @@ def _log(config: Config, places: Places, *, anew: bool) -> Iterator[Finding]:
     if status == "FAILED":
         # Not fatal: `apply` is what starts it again.
         yield Finding(connector_failed(cause), fatal=False)
+    elif status == "RUNNING" and (said := unread(places.source, names.slot(config.name))):
+        yield Finding(said, fatal=False)
     state = places.control.read() if places.control.topic in existing else State({})
     if state.get("pipeline/identity") is None:
         left = [topic for name in config.source.tables if (topic := names.table_topic(config.name, name)) in existing]

@@ -49,6 +49,19 @@ def status(config: Config, state: State, source: SourceStatus, now: float) -> di
     }
 
 
+def settled(state: State, now: float) -> dict[str, dict[str, object] | None]:
+    """The facts by which what has ended with an error is only stopped: something has been done about it since."""
+    facts: dict[str, dict[str, object] | None] = {}
+    for key, fact in state.facts.items():
+        kind, *names = key.split("/")
+        if kind not in ("follower", "build") or fact.value.get("state") != "failed":
+            continue
+        lease = names[0] if kind == "follower" else view_lease(names[0], int(names[2]))
+        if not is_running(state, lease, now):
+            facts[key] = {**fact.value, "state": "stopped", "trouble": ""}
+    return facts
+
+
 def _follower(config: Config, name: str, state: State, source: SourceStatus, now: float) -> dict[str, Any]:
     running = is_running(state, name, now)
     paused = state.get(f"paused/{name}") is not None

@@ -10,6 +10,7 @@ import typer
 from driftless.cli.base import NO, SYNC, YES, File, Json, app, err, load, out, reach
 from driftless.config import Config
 from driftless.errors import ConfigError, SinkUnavailable, SyncError
+from driftless.status import settled
 
 Anew = Annotated[
     bool,
@@ -163,6 +164,8 @@ def apply(file: File = SYNC, as_json: Json = False, anew: Anew = False) -> None:
             with err.status("") as status:
                 places.report = status.update
                 action.do()
+        if actions:
+            places.control.write(settled(places.control.read(), places.control.now()))
     if as_json:
         print(json.dumps(_changes(actions)))
     else:

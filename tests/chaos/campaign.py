@@ -65,6 +65,10 @@ class Campaign:
         """End the run, whatever state it is in, and start it again."""
         if self.job.running:
             self.job.stop(60)
+        self._run()
+
+    def _run(self) -> None:
+        self.job.destroy()  # what has ended is not waited for any more
         self.job = self.pipeline.run()
 
     def operate(self) -> None:
@@ -78,12 +82,12 @@ class Campaign:
                 self.restart()
             elif rebuild := re.search(r"driftless rebuild ([\w-]+)", said):
                 if not self.job.running:
-                    self.job = self.pipeline.run()
+                    self._run()
                 self._note(f"rebuild {rebuild[1]}")
                 self.pipeline.here("rebuild", rebuild[1], seconds=240)
             elif not self.job.running:
                 self._note("run")
-                self.job = self.pipeline.run()
+                self._run()
             else:
                 time.sleep(1)
 

@@ -153,9 +153,9 @@ def second_worker(stack: Stack) -> Iterator[str]:
 
 
 @contextmanager
-def small_log_disk(stack: Stack, folder: Path, megabytes: int) -> Iterator[Callable[[int], None]]:
+def small_log_disk(stack: Stack, megabytes: int) -> Iterator[Callable[[int], None]]:
     """Postgres' log on a disk of its own; gives what makes that larger. Skips where nothing may be mounted."""
-    log = stack.folder / "data" / "postgres" / "pg_wal"
+    log, folder = stack.folder / "data" / "postgres" / "pg_wal", stack.folder / "data" / "small"
     folder.mkdir()
 
     def mount(*options: str) -> None:
@@ -172,8 +172,8 @@ def small_log_disk(stack: Stack, folder: Path, megabytes: int) -> Iterator[Calla
     log.rename(aside)
     log.symlink_to(folder / "pg_wal")
     _own(folder, aside)
-    stack.start("postgres")
     try:
+        stack.start("postgres")
         yield lambda size: mount("remount", f"size={size}m")
     finally:
         stack.stop("postgres")
@@ -181,6 +181,7 @@ def small_log_disk(stack: Stack, folder: Path, megabytes: int) -> Iterator[Calla
         shutil.rmtree(aside)
         copy_tree(folder / "pg_wal", log)
         subprocess.run(["umount", folder], check=True)
+        folder.rmdir()
         stack.start("postgres")
 
 

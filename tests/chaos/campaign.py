@@ -70,6 +70,8 @@ class Campaign:
     def _run(self) -> None:
         self.job.destroy()  # what has ended is not waited for any more
         self.job = self.pipeline.run()
+        # Until it has begun, `status` tells of what was before.
+        until("the run to begin", lambda: " records" in self.job.output() or not self.job.running, 120)
 
     def operate(self) -> None:
         """Do what the run and `status` say, until neither says anything more."""

@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 
 from driftless.config import Config
 from driftless.control import RENEWAL, State, history
-from driftless.errors import Fenced, LogLost, SyncError
+from driftless.errors import Fenced, LogLost, SourceError, SyncError
 from driftless.kafka import Kafka
 from driftless.lease import Lease
 from driftless.quarantine import QuarantineLog
 from jobs.frontier import FrontierReader
-from jobs.spark import cancel
+from jobs.spark import GONE, cancel
 from jobs.tail import Tail
 
 _log = logging.getLogger(__name__)
@@ -221,6 +221,11 @@ def shown(worker: Worker) -> Iterator[None]:
         if not stopped() or isinstance(exc, Fenced):
             progress.error, progress.state = exc, "failed"
             _log.error("%s: stopped: %s", worker.group, exc)
+    except GONE:
+        if not stopped():
+            hint = "start the run again: it goes on where it was; where memory ran out, --memory gives it more"
+            progress.error, progress.state = SourceError("Spark's JVM has ended", hint=hint), "failed"
+            _log.error("%s: stopped: Spark's JVM has ended", worker.group)
     except Exception as exc:  # noqa: BLE001
         if not stopped():
             _log.exception("%s: stopped by an error that is not provided for", worker.group)

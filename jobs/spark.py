@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from driftless.errors import ConfigError
@@ -108,6 +108,10 @@ def session(
         spark.stop()
         raise ConfigError("Spark was submitted without its Kafka source", hint="add `--jars $(python -m stack spark)`")
     return spark
+
+
+GONE = (Py4JNetworkError, ConnectionError)
+"""What whoever asks Spark for something meets where its JVM has ended."""
 
 
 def cancel(spark: SparkSession, group: str) -> None:

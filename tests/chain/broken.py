@@ -105,7 +105,7 @@ def asleep(number: int) -> Iterator[int]:
         for each in family:
             with suppress(psutil.NoSuchProcess):
                 each.send_signal(signal.SIGSTOP)
-        assert process.status() == psutil.STATUS_STOPPED
+        until("it to sleep", lambda: process.status() == psutil.STATUS_STOPPED, 10)
         yield len(family)
     finally:
         for each in family:

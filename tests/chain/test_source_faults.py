@@ -6,6 +6,7 @@ import re
 import signal
 import threading
 import time
+from contextlib import suppress
 from itertools import count
 
 import psutil
@@ -19,6 +20,7 @@ from tests.chain.broken import (
     answers,
     asleep,
     connector,
+    ends,
     length,
     second_worker,
     server_setting,
@@ -246,14 +248,32 @@ def test_a_row_that_is_too_large(pipeline: Pipeline, job: Job) -> None:
 
 def test_a_worker_of_spark_that_is_killed(pipeline: Pipeline, job: Job) -> None:
     """While slices are large enough for the executors."""
+
+    def workers() -> list[psutil.Process]:
+        return [process for process in job.family() if process.name() != "java" and _daemon(process)]
+
     pipeline.connection.execute("update items set title = title || '.'")
-    workers = [process for process in job.family() if "pyspark" in " ".join(process.cmdline())]
-    killed = 0
-    for process in workers:
-        process.kill()
-        killed += 1
-    assert killed, [process.cmdline() for process in job.family()]
+    for process in until("Spark to start workers", workers, 60):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
     pipeline.connection.execute("update items set title = title || '!'")
-    if not job.running:
-        running(pipeline)
+    pipeline.assert_in_step()
+    assert job.running, "the same run has gone on"
+
+
+def _daemon(process: psutil.Process) -> bool:
+    try:
+        return "pyspark.daemon" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_jvm_of_spark_that_is_killed(pipeline: Pipeline, job: Job) -> None:
+    """As where memory ran out: the run ends, and says how to go on."""
+    (jvm,) = (process for process in job.family() if process.name() == "java")
+    jvm.kill()
+    pipeline.connection.execute("update items set title = title || '?' where id < 100")
+    ends(job, "Spark's JVM has ended", "start the run again")
+    assert "Traceback" not in job.output()
+    running(pipeline)
     pipeline.assert_in_step()

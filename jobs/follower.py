@@ -56,6 +56,8 @@ class Follower(Leased[_Running]):
         self._facts: dict[str, Fact] = {}
         self._known: dict[int, Generation] = {}
         self._promotion: threading.Thread | None = None
+        self._interrupted: set[int] = set()
+        """Generations whose switch was interrupted before this process began, and has not been done again."""
         self._answers = Answers(self)
 
     @property
@@ -144,9 +146,11 @@ class Follower(Leased[_Running]):
         if state.get(f"paused/{self.name}") is not None:
             follow.hold.set()
         facts = state.under(f"follower/{self.name}")
-        promoting = [n for n, fact in facts.items() if fact.value.get("state") == "promoting"]
-        if self._promotion is None and any(n != str(generation.number) for n in promoting):
-            follow.silent.set()  # a switch was interrupted: readers may see some of the other generation's documents
+        if self._promotion is None:
+            promoting = {int(n) for n, fact in facts.items() if fact.value.get("state") == "promoting"}
+            self._interrupted |= promoting & generations(state, self.name).keys()
+            if self._interrupted - {generation.number}:
+                follow.silent.set()  # readers may see some of the other generation's documents
         thread = threading.Thread(target=follow.run, name=follow.group, daemon=True)
         self._running[generation.number] = _Running(generation, follow, pending, thread)
         self._added(follow.progress)
@@ -157,6 +161,10 @@ class Follower(Leased[_Running]):
         r = self._halt(number)
         if not r.generation.build:
             self._shared.frontiers.leave(r.pending)
+        self._interrupted.discard(number)
+        if not self._interrupted and not self.promoting:
+            for other in self._running.values():
+                other.worker.silent.clear()
 
     def _hear_of_views(self, state: State) -> None:
         """Hand on how far the builds of a view are that this follower reads."""

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.chain.conftest import MakePipeline
+from tests.chain.conftest import MakePipeline, running
+from tests.chain.corrupt import InTopic
 from tests.compare import OpenSearch, View
 from tests.pipeline import Job, Pipeline, until
 
@@ -25,6 +26,24 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
     pipeline = make_pipeline(View("item", "public.items"))
     pipeline.apply()
     return pipeline
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("follower", BOTH)
+def test_a_switch_that_was_interrupted_and_is_overtaken(pipeline: Pipeline, job: Job, follower: str) -> None:
+    """The generation that it was to is dropped, since the log has begun anew; the next one speaks all the same."""
+    done = pipeline.here("rebuild", follower, "--no-promote", seconds=200)
+    assert done.code == 0, done.err
+    number = max(g["n"] for g in pipeline.follower(follower)["generations"])
+    assert job.stop() == 0
+    key = f"follower/{follower}/{number}".encode()
+    InTopic(pipeline.endpoints.kafka, f"{pipeline.name}.control").change(key, state="promoting")
+    pipeline.connection.execute("truncate items")
+    pipeline.connection.execute("insert into items select i, 'item ' || i, 1, 0 from generate_series(1, %s) i", (ROWS,))
+    running(pipeline)
+    pipeline.assert_in_step(follower)
+    found = pipeline.follower(follower)
+    assert (found["generation"] > number, found["state"]) == (True, "live"), found
 
 
 class Busy:

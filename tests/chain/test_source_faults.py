@@ -252,7 +252,8 @@ def test_a_worker_of_spark_that_is_killed(pipeline: Pipeline, job: Job) -> None:
     def workers() -> list[psutil.Process]:
         return [process for process in job.family() if process.name() != "java" and _daemon(process)]
 
-    pipeline.connection.execute("update items set title = title || '.'")
+    many = "insert into items select 3000000 + i, 'many' from generate_series(1, %s) i"
+    pipeline.connection.execute(many, (LARGE // 2,))
     for process in until("Spark to start workers", workers, 60):
         with suppress(psutil.NoSuchProcess):
             process.kill()

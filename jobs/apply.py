@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import expr
@@ -20,6 +21,8 @@ from driftless.kafka import Offsets
 from driftless.sink import WRITES, Applied, Rejected, Sink, SinkContext
 from sinks import open_sink
 
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
+"""What Spark's work ends with; the second where it was under way, as when a Python worker is killed."""
 DRIVER_OFFSETS = 2_000
 """Up to here the driver writes: starting a Python worker costs more than the work (220 ms against 75 ms)."""
 
@@ -144,7 +147,7 @@ def apply_slice(
         if part.offsets <= DRIVER_OFFSETS:
             return _on_driver(*head.read(source, part.begin, part.end), sink, generation, part)
         return _on_executors(read_slice(spark, source, part.begin, part.end), spec, generation, part)
-    except PySparkException as exc:
+    except SPARK_ERRORS as exc:
         raise spark_error(exc) from exc
 
 
@@ -156,7 +159,7 @@ def count_documents(spark: SparkSession, source: LogSource, begin: Offsets, end:
     newest = writes.groupBy("key").agg(expr("max_by(document IS NOT NULL, version) AS present"))
     try:
         return newest.where("present").count()
-    except PySparkException as exc:
+    except SPARK_ERRORS as exc:
         raise spark_error(exc) from exc
 
 
@@ -207,15 +210,17 @@ def _as_rows(applied: Applied, passed: list[tuple[str, int]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=_RESULT_ARROW)
 
 
-def spark_error(exc: PySparkException) -> SyncError:
-    """A record that cannot be read is the log's fault; whatever else Spark trips over may pass."""
+def spark_error(exc: Exception) -> SyncError:
+    """A record that cannot be read is the log's fault; what else Spark trips over may pass, as a worker that dies."""
     text = str(exc)
     marker = "[USER_RAISED_EXCEPTION]"
     if marker in text:
         place = text.split(marker, 1)[1].strip().splitlines()[0].removesuffix(" SQLSTATE: P0001")
         hint = "if the table changed, `driftless apply` reads it anew; else see the record with a Kafka client"
         return DecodeError(place, hint=hint)
-    return SourceUnavailable(f"reading the log with Spark failed: {text.strip().splitlines()[0]}")
+    lines = text.strip().splitlines()
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return SourceUnavailable(f"reading the log with Spark failed: {[lines[0], *causes][-1]}")
 
 
 def kafka_options(settings: Mapping[str, object], follower: str) -> dict[str, str]:

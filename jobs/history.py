@@ -7,11 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from driftless.kafka import Offsets
-from jobs.apply import LogSource, read_slice, spark_error
+from jobs.apply import SPARK_ERRORS, LogSource, read_slice, spark_error
 from jobs.leased import name_jobs
 from jobs.steps import planning
 
@@ -42,7 +41,7 @@ class History:
                 found = ahead.result()
                 ahead = self._submit(spark, pool, at, end)
                 yield found
-        except PySparkException as exc:
+        except SPARK_ERRORS as exc:
             raise spark_error(exc) from exc
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

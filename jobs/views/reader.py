@@ -9,12 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import orjson
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from driftless.kafka import Offsets
 from driftless.registry import TopicLog
-from jobs.apply import DRIVER_OFFSETS, Head, LogSource, read_slice, spark_error
+from jobs.apply import DRIVER_OFFSETS, SPARK_ERRORS, Head, LogSource, read_slice, spark_error
 from jobs.leased import name_jobs
 from jobs.rows import FIXED
 from jobs.views.cuts import Cut
@@ -99,7 +98,7 @@ class Reader:
                 reached, table = self._head.read(t.source, begin, to)
             else:
                 reached, table = to, read_slice(self._spark, t.source, begin, to).toArrow()
-        except PySparkException as exc:
+        except SPARK_ERRORS as exc:
             raise spark_error(exc) from exc
         partitions, offsets, gates = (table[name].to_numpy() for name in ("partition", "offset", "gate"))
         stops, held = {p: min(end, reached[p]) for p, end in to.items()}, set[int]()

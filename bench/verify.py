@@ -48,6 +48,7 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
 
             with meanwhile(change):
                 (usage, said), (taken, source) = _verified(p, stack)
+            beside = running.watch.usage()
             report(f"{size / taken:,.0f}/s; {len(during)} changes were made meanwhile")
     for follower in said:
         assert follower["in_sync"], follower
@@ -60,7 +61,7 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
                usage.seconds * 1e6 / size, "s", applied * 1e6 / size, usage.seconds / applied),
     ]  # fmt: skip
     for part, aim in (("driver", "500 MB"), ("jvm", "")):
-        memory, ours = usage.peak[part] / _MEGABYTE, running.watch.usage().peak[part] / _MEGABYTE
+        memory, ours = usage.peak[part] / _MEGABYTE, beside.peak[part] / _MEGABYTE
         figures.append(
             Figure(f"largest resident memory of verify, {part}; of the run", memory, "MB", ours, memory / ours, aim)
         )

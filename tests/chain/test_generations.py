@@ -126,6 +126,7 @@ def test_a_generation_is_not_promoted_before_it_is_told_to(pipeline: Pipeline) -
     assert "has no generation 99; there is 1" in missing.err
 
 
+@pytest.mark.soak
 def test_a_changed_mapping_is_planned_and_becomes_a_generation(pipeline: Pipeline, busy: Busy) -> None:
     newest = max(numbers(pipeline, "item-search"))
     mapping = {"dynamic": False, "properties": {"title": {"type": "text"}, "stock": {"type": "integer"}}}

@@ -255,6 +255,7 @@ def test_status_for_people_shows_every_follower(pipeline: Pipeline) -> None:
         assert re.search(rf"{name}\s+item\s+live", shown.out), shown.out
 
 
+@pytest.mark.soak
 def test_a_follower_added_while_source_and_connect_are_down_is_built_from_the_log(
     pipeline: Pipeline, source: psycopg.Connection, stack: Stack
 ) -> None:

@@ -135,7 +135,7 @@ def _log(config: Config, places: Places, *, anew: bool) -> Iterator[Finding]:
     if status == "FAILED":
         # Not fatal: `apply` is what starts it again.
         yield Finding(connector_failed(cause), fatal=False)
-    elif status == "RUNNING" and (said := unread(places.source, names.slot(config.name))):
+    elif status == "RUNNING" and (said := unread(config.name, places.source, places.kafka)):
         yield Finding(said, fatal=False)
     state = places.control.read() if places.control.topic in existing else State({})
     if state.get("pipeline/identity") is None:

@@ -19,14 +19,15 @@ from driftless.control import RENEWAL, State
 from driftless.errors import SourceError, SourceUnavailable
 from driftless.kafka import Kafka
 from driftless.lsn import format_lsn, parse_lsn
+from driftless.reading import newest_reading
 from driftless.registry import keeps_all, registered_log, same_topic
 from driftless.views.build import newest_build
 
 APPLY = "run `driftless apply`: it has the tables read anew, then start the run again"
 REMADE = "`driftless apply` makes it again"
+ANEW = "if source.dsn leads where it should, run `driftless apply --anew`: it has everything read anew from there"
 UNREAD_SECONDS = 3.0
 """A slot may be free for a moment, as while Debezium connects again."""
-ANEW = "if source.dsn leads where it should, run `driftless apply --anew`: it has everything read anew from there"
 
 
 @dataclass(frozen=True)
@@ -54,17 +55,22 @@ def connector_failed(cause: str) -> str:
     return f"the connector has failed: {cause}; `driftless apply` starts it again"
 
 
-def unread(source: Postgres, name: str) -> str:
+def unread(pipeline: str, source: Postgres, kafka: Kafka) -> str:
     """Said of a slot that nobody reads, though Connect says that the connector runs; empty where somebody does.
 
+    While Debezium reads all tables it does not read the slot, for as long as that takes.
     A worker that was asleep while another had its work, and gets it back, takes its dead task for one that runs. Its
     answers then are of no use, and nothing but another start of the worker helps (seen with Connect 4.3).
     """
+    name = names.slot(pipeline)
     for pause in (UNREAD_SECONDS, 0.0):
         slot = source.slot(name)
         if slot is None or slot.active:
             return ""
         time.sleep(pause)
+    reading = newest_reading(kafka, pipeline)
+    if reading is not None and reading.ended is None:
+        return ""
     return (
         f"nobody reads the slot {name}, though Connect says that the connector runs: it is trying again, or its worker "
         "has lost it; if this stays, start the Connect worker again"

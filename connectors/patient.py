@@ -26,9 +26,8 @@ order by a.xact_start limit 3
 """
 
 
-def execute(connection: psycopg.Connection, statement: str, patience: float | None = None) -> None:
+def execute(connection: psycopg.Connection, statement: str, patience: float = PATIENCE_SECONDS) -> None:
     """Run one statement, outside of a transaction. Raises SourceError where others hold what it needs all the time."""
-    patience = PATIENCE_SECONDS if patience is None else patience
     deadline, told = time.monotonic() + patience, False
     connection.execute(f"set lock_timeout = '{LOCK_SECONDS * 1000:.0f}ms'".encode())
     try:

@@ -16,7 +16,7 @@ from driftless import names
 from driftless.errors import SourceError
 from driftless.kafka import Kafka, Offsets
 from driftless.marker import Marker, Truncation, parse_message
-from driftless.reading import next_reading
+from driftless.reading import newest_reading
 from driftless.table import split_name
 
 BEGIN_SECONDS = 30.0
@@ -87,9 +87,7 @@ class Snapshots:
 
     def last_reading(self) -> float:
         """When all tables were read last: one that is read by itself now is newer than that."""
-        topic, reading = names.notification_topic(self._pipeline), None
-        for message in self._kafka.read_to_end(topic, isolation="read_committed"):
-            reading = next_reading(reading, message.value() or b"{}")
+        reading = newest_reading(self._kafka, self._pipeline)
         return 0.0 if reading is None or reading.ended is None else reading.ended
 
     def _await_marker(self, lsn: int) -> None:

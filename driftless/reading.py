@@ -9,6 +9,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 
+from driftless import names
+from driftless.kafka import Kafka
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -32,3 +35,11 @@ def next_reading(known: Reading | None, value: bytes) -> Reading | None:
     if told["type"] == "COMPLETED" and known is not None:
         return replace(known, ended=at)
     return known
+
+
+def newest_reading(kafka: Kafka, pipeline: str) -> Reading | None:
+    """The newest that is told. None where there never was one, or it is so old that the topic has forgotten it."""
+    reading = None
+    for message in kafka.read_to_end(names.notification_topic(pipeline), isolation="read_committed"):
+        reading = next_reading(reading, message.value() or b"{}")
+    return reading

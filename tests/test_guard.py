@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from connectors import guard
 from connectors.connect import Connect
-from connectors.guard import ANEW, APPLY, Trouble, standing, troubles
+from connectors.guard import ANEW, APPLY, Trouble, standing, troubles, unread
 from connectors.postgres import Postgres, Slot, Storage
 from driftless.config import Config
 from driftless.control import Fact, State
@@ -123,6 +126,41 @@ SLOT = Slot("driftless_shop", 900, False, 0, "reserved")
 )
 def test_a_slot_that_is_not_ours_any_more(config: Config, source: Source, connect: Stored, message: str) -> None:
     assert found(config, source, connect, state()) == [Trouble(message, APPLY)]
+
+
+@dataclass
+class Told:
+    """Stands for Kafka: what Debezium has told of its readings."""
+
+    types: tuple[str, ...]
+
+    def read_to_end(self, topic: str, **_: object) -> list[Any]:
+        assert topic == "shop.notifications"
+        told = [
+            json.dumps({"aggregate_type": "Initial Snapshot", "type": type_, "timestamp": at * 1000}).encode()
+            for at, type_ in enumerate(self.types)
+        ]
+        return [SimpleNamespace(value=lambda value=value: value) for value in told]
+
+
+@pytest.mark.parametrize(
+    ("types", "active", "said"),
+    [
+        (("STARTED", "IN_PROGRESS"), False, False),
+        (("STARTED", "COMPLETED", "STARTED"), False, False),
+        (("STARTED", "COMPLETED"), False, True),
+        ((), False, True),
+        (("STARTED", "COMPLETED"), True, False),
+    ],
+    ids=["the first reading goes on", "another one goes on", "it has ended", "it is long forgotten", "somebody reads"],
+)
+def test_a_slot_that_nobody_reads(
+    monkeypatch: pytest.MonkeyPatch, types: tuple[str, ...], active: bool, said: bool
+) -> None:
+    monkeypatch.setattr(guard, "UNREAD_SECONDS", 0.0)
+    source = Source(found=replace(SLOT, active=active))
+    told = unread("shop", cast("Postgres", source), cast("Kafka", Told(types)))
+    assert told.startswith("nobody reads the slot driftless_shop") if said else told == ""
 
 
 def test_a_slot_is_not_missed_where_nothing_was_ever_read(config: Config) -> None:

@@ -65,7 +65,7 @@ def _source_troubles(config: Config, kafka: Kafka, postgres: Any, state: State) 
         yield connector_failed(cause)
     elif found != "RUNNING":
         yield f"the connector is {found}"
-    elif said := unread(postgres, names.slot(config.name)):
+    elif said := unread(config.name, postgres, kafka):
         yield said
 
 

@@ -100,6 +100,7 @@ def verify(
         repair,
         values,
         resume,
+        continuous,
     )
     if not continuous:
         reports = _verify(config, asked)
@@ -138,6 +139,7 @@ class _Asked:
     repair: bool
     values: bool
     resume: bool
+    continuous: bool
 
 
 def _verify(config: Config, asked: _Asked) -> list[Report]:
@@ -218,7 +220,10 @@ def _kept(config: Config, asked: _Asked, wanted: Mapping[str, Generation]) -> It
     try:
         yield kept
     except (KeyboardInterrupt, SourceUnavailable, SinkUnavailable):
-        say("what was read and found is kept for an hour: the same command with --resume goes on with it")
+        if asked.continuous:
+            kept.remove()
+        else:
+            say("what was read and found is kept for an hour: the same command with --resume goes on with it")
         raise
     except Exception:
         kept.remove()

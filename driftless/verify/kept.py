@@ -15,7 +15,7 @@ from typing import Any
 
 from driftless.errors import ConfigError
 from driftless.verify.report import Report
-from driftless.verify.spool import seed
+from driftless.verify.spool import save, seed
 
 KEPT_SECONDS = 3600.0
 """Where more time has passed, the log may have forgotten too much of what has come since."""
@@ -77,9 +77,7 @@ class Kept:
 
     def _save(self) -> None:
         state = {"seed": seed(), "reports": {name: vars(report) for name, report in self.reports.items()}}
-        partial = self.folder / "state.partial"
-        partial.write_text(json.dumps(state), encoding="utf-8")
-        partial.replace(self.folder / "state.json")
+        save(self.folder / "state.json", state)
 
     def remove(self) -> None:
         """Nothing is to be gone on with."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -26,6 +27,13 @@ LOG = pa.schema([*_KEYED, *_TEXT, ("version", pa.int64()), ("partition", pa.int3
 """A record. `raw`: of the document's text as it stands; both are ABSENT for a delete."""
 ITEMS = pa.schema([*_KEYED, *_TEXT, ("version", pa.int64())])
 """A document of a follower. `canon` is ABSENT where it was not looked at."""
+
+
+def save(path: Path, state: dict[str, Any]) -> None:
+    """Write it whole: a reader finds the state before or this one, whenever the process is killed."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(json.dumps(state), encoding="utf-8")
+    partial.replace(path)
 
 
 class Spool:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from driftless.kafka import Kafka, Offsets
-from driftless.verify.spool import ABSENT, ITEMS, LOG, SOURCE, Spool, hash_documents, hashes
+from driftless.verify.spool import ABSENT, ITEMS, LOG, SOURCE, Spool, hash_documents, hashes, save
 from driftless.verify.steps import Pace, Step
 from driftless.verify.subject import Moment, Subject, Target
 from driftless.version import MAX_OFFSET
@@ -59,9 +59,7 @@ class LogSpool:
         """What has been read so far, so that another process can go on from there."""
         self.spool.close()
         state = {"parts": self.spool.parts, "rows": self.spool.rows, "at": self.at, "aliases": self.aliases}
-        partial = self._path.with_name(f"{self._path.name}.partial")
-        partial.write_text(json.dumps({"log": _identity(self._subject), **state}), encoding="utf-8")
-        partial.replace(self._path)
+        save(self._path, {"log": _identity(self._subject), **state})
 
     def read_on(self) -> None:
         """To the end as it is now, whatever is still undecided before it."""

@@ -256,6 +256,7 @@ def test_it_goes_on_for_ever_and_leaves_what_is_proven(pipeline: Pipeline) -> No
     finally:
         job.destroy()
     assert "Traceback" not in job.output()
+    assert "--resume" not in job.output()  # it would be refused
 
 
 @pytest.mark.soak

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import random
+import shutil
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,6 +23,7 @@ from tests.chaos.faults import FAULTS
 from tests.conftest import fresh_database
 from tests.pipeline import Pipeline
 from tests.proxy import Proxy
+from tests.topic import records
 
 AT_A_TIME = 3
 """Faults between two quiet periods."""
@@ -64,7 +67,7 @@ def fight(stack: Stack, seed: int, planned: list[tuple[str, float]]) -> None:
     assert endpoints is not None
     with ExitStack() as standing:
         dsn = standing.enter_context(fresh_database(endpoints.postgres))
-        folder = standing.enter_context(tempfile.TemporaryDirectory())
+        folder = Path(tempfile.mkdtemp(prefix="chaos-"))
         servers = {"postgres": endpoints.postgres, "opensearch": endpoints.opensearch, "redis": endpoints.redis}
         proxies = {name: standing.enter_context(Proxy(url)) for name, url in servers.items()}
         secrets = {
@@ -75,7 +78,7 @@ def fight(stack: Stack, seed: int, planned: list[tuple[str, float]]) -> None:
         made: list[Pipeline] = []
 
         def make(**more: object) -> Pipeline:
-            made.append(Pipeline(Path(folder), endpoints, dsn, (), secrets=secrets, **more))  # type: ignore[arg-type]
+            made.append(Pipeline(folder, endpoints, dsn, (), secrets=secrets, **more))  # type: ignore[arg-type]
             return made[0]
 
         with psycopg.connect(dsn, autocommit=True) as source:
@@ -96,8 +99,10 @@ def fight(stack: Stack, seed: int, planned: list[tuple[str, float]]) -> None:
                 print(f"    {time.monotonic() - begun:.0f} s", flush=True)
         except BaseException:
             print(f"seed {seed} failed; again with: python -m tests.chaos --seed {seed} --faults {len(planned)}")
-            print(pipeline.explain())
+            print(f"what each run said, and what the control topic holds: {leave(pipeline, folder)}", flush=True)
             raise
+        else:
+            shutil.rmtree(folder)
         finally:
             for proxy in proxies.values():
                 proxy.heal()
@@ -106,6 +111,16 @@ def fight(stack: Stack, seed: int, planned: list[tuple[str, float]]) -> None:
             stack.up()
             for each in made:
                 each.remove()
+
+
+def leave(pipeline: Pipeline, folder: Path) -> Path:
+    """Beside the logs of the runs: every record of the control topic, in order, and what `status` says."""
+    told = sorted(records(pipeline.endpoints.kafka, f"{pipeline.name}.control"), key=lambda record: record[0] or b"")
+    lines = [f"{(key or b'').decode()} {(value or b'null').decode()}\n" for key, value in told]
+    (folder / "control.txt").write_text("".join(lines))
+    with suppress(AssertionError):
+        (folder / "status.json").write_text(json.dumps(pipeline.status(), indent=2))
+    return folder
 
 
 if __name__ == "__main__":

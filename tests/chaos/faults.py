@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import redis
 
@@ -22,85 +23,66 @@ def fault(do: Fault) -> Fault:
     return do
 
 
-def _kill(server: str) -> Fault:
-    def kill(c: Campaign) -> str:
-        before = c.stack.running()[server]
-        c.stack.kill(server)
-        time.sleep(c.rng.uniform(0, 3))
-        c.stack.start(server)
-        now = c.stack.running()[server]
-        assert now != before
-        return f"process {before}, then {now}"
-
-    return kill
+def kill(server: str, c: Campaign) -> str:
+    before = c.stack.running()[server]
+    c.stack.kill(server)
+    time.sleep(c.rng.uniform(0, 3))
+    c.stack.start(server)
+    now = c.stack.running()[server]
+    assert now != before
+    return f"process {before}, then {now}"
 
 
-def _stall(server: str) -> Fault:
-    def stall(c: Campaign) -> str:
-        with broken.asleep(c.stack.running()[server]) as processes:
-            time.sleep(c.rng.uniform(3, 12))
-        return f"{processes} processes were asleep"
-
-    return stall
+def stall(server: str, c: Campaign) -> str:
+    with broken.asleep(c.stack.running()[server]) as processes:
+        time.sleep(c.rng.uniform(3, 12))
+    return f"{processes} processes were asleep"
 
 
-def _part(server: str) -> Fault:
+def part(server: str, c: Campaign) -> str:
     """No connection to it for a while, from wherever driftless runs."""
-
-    def part(c: Campaign) -> str:
-        cut = c.proxies[server].refuse()
-        time.sleep(c.rng.uniform(2, 12))
-        c.proxies[server].accept()
-        assert cut
-        return f"{cut} connections were cut"
-
-    return part
+    cut = c.proxies[server].refuse()
+    time.sleep(c.rng.uniform(2, 12))
+    c.proxies[server].accept()
+    assert cut
+    return f"{cut} connections were cut"
 
 
-def _slow(server: str) -> Fault:
-    def slow(c: Campaign) -> str:
-        proxy = c.proxies[server]
-        before = proxy.delayed
-        proxy.delay = c.rng.uniform(0.2, 1.0)
-        until("some answers to come late", lambda: proxy.delayed >= before + 10, 60)
-        delay, proxy.delay = proxy.delay, 0.0
-        return f"{proxy.delayed - before} answers came {delay:.1f} s late"
-
-    return slow
+def slow(server: str, c: Campaign) -> str:
+    proxy = c.proxies[server]
+    before = proxy.delayed
+    proxy.delay = c.rng.uniform(0.2, 1.0)
+    until("some answers to come late", lambda: proxy.delayed >= before + 10, 60)
+    delay, proxy.delay = proxy.delay, 0.0
+    return f"{proxy.delayed - before} answers came {delay:.1f} s late"
 
 
-def _cut_off(server: str) -> Fault:
-    def cut_off(c: Campaign) -> str:
-        proxy = c.proxies[server]
+def cut_off(server: str, c: Campaign) -> str:
+    proxy = c.proxies[server]
+    before = proxy.faults
+    proxy.truncate = 3
+    until("answers to be cut off", lambda: proxy.faults >= before + 3, 60)
+    return "3 answers"
+
+
+def lose(server: str, mark: bytes, c: Campaign) -> str:
+    proxy = c.proxies[server]
+    for _ in range(3):
         before = proxy.faults
-        proxy.truncate = 3
-        until("answers to be cut off", lambda: proxy.faults >= before + 3, 60)
-        return "3 answers"
-
-    return cut_off
-
-
-def _lose(server: str, mark: bytes) -> Fault:
-    def lose(c: Campaign) -> str:
-        proxy = c.proxies[server]
-        for _ in range(3):
-            before = proxy.faults
-            proxy.lose_reply_to(mark)
-            until("the answer to a write to be lost", lambda before=before: proxy.faults > before, 60)  # type: ignore[misc]
-        return "3 answers to writes that had landed"
-
-    return lose
+        proxy.lose_reply_to(mark)
+        until("the answer to a write to be lost", lambda before=before: proxy.faults > before, 60)  # type: ignore[misc]
+    return "3 answers to writes that had landed"
 
 
 for _server in ("postgres", "kafka", "connect", "opensearch", "redis"):
-    FAULTS[f"kill {_server}"] = _kill(_server)
-    FAULTS[f"stall {_server}"] = _stall(_server)
+    FAULTS[f"kill {_server}"] = partial(kill, _server)
+    FAULTS[f"stall {_server}"] = partial(stall, _server)
 for _server in ("postgres", "opensearch", "redis"):
-    FAULTS[f"part from {_server}"] = _part(_server)
-    FAULTS[f"slow {_server}"] = _slow(_server)
-    FAULTS[f"cut off answers of {_server}"] = _cut_off(_server)
-FAULTS["lose answers of opensearch"] = _lose("opensearch", b"/_bulk")
-FAULTS["lose answers of redis"] = _lose("redis", b"EVALSHA")
+    FAULTS[f"part from {_server}"] = partial(part, _server)
+    FAULTS[f"slow {_server}"] = partial(slow, _server)
+    FAULTS[f"cut off answers of {_server}"] = partial(cut_off, _server)
+FAULTS["lose answers of opensearch"] = partial(lose, "opensearch", b"/_bulk")
+FAULTS["lose answers of redis"] = partial(lose, "redis", b"EVALSHA")
 
 
 @fault

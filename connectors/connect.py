@@ -9,6 +9,7 @@ from typing import Any
 import urllib3
 
 from driftless.errors import SourceError, SourceUnavailable
+from driftless.http import is_whole
 
 SETTLE_SECONDS = 5.0
 """How long a failed state may be that of the task before the change: the new one was seen within 2 s."""
@@ -109,6 +110,8 @@ class Connect:
             except urllib3.exceptions.HTTPError as exc:
                 hint = "is the worker running, and is connect.url right? `driftless up` starts a local one"
                 raise SourceUnavailable(f"Kafka Connect at {self.url} cannot be reached: {exc}", hint=hint) from exc
+            if not is_whole(answer.status, answer.headers):
+                raise SourceUnavailable(f"Kafka Connect at {self.url} does not answer {method} {path} to the end")
             if answer.status == 404 and missing:
                 return None
             if answer.status < 300:

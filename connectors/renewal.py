@@ -17,6 +17,7 @@ from driftless.config import Config
 from driftless.control import RENEWAL, State, history
 from driftless.errors import SourceError
 from driftless.kafka import Kafka
+from driftless.reading import newest_reading
 
 STOP_SECONDS = 60.0
 
@@ -47,7 +48,8 @@ def _renew(config: Config, places: Places, trouble: Trouble) -> Callable[[], Non
                 remake(places.kafka, topic, partitions, settings)
         state = places.control.read()
         identity = {**places.source.identity(), "history": history(state) + 1}
-        places.control.write({**_withdrawn(state), "pipeline/identity": identity, RENEWAL: None})
+        facts = {**_withdrawn(state), **_awaited(places.kafka, config.name, state)}
+        places.control.write({**facts, "pipeline/identity": identity, RENEWAL: None})
 
     return renew
 
@@ -60,6 +62,13 @@ def _withdrawn(state: State) -> dict[str, dict[str, object] | None]:
         if key.startswith("follower/")
     }
     return {**claims, **dict.fromkeys(key for key in state.facts if key.startswith("build/"))}
+
+
+def _awaited(kafka: Kafka, pipeline: str, state: State) -> dict[str, dict[str, object] | None]:
+    """The next reading begins an epoch of each table, of an empty one too: followers wait for it."""
+    newest = newest_reading(kafka, pipeline)
+    after = 0.0 if newest is None else newest.begun
+    return {f"read/{name}": {**(state.get(f"read/{name}") or {}), "after": after} for name in state.under("epochs")}
 
 
 def stop_by(places: Places, slot: str, connector: str) -> None:

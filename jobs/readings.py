@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+from typing import Any
 
 from confluent_kafka import Message
 
@@ -61,28 +63,32 @@ class Readings:
         behind = {name: log for name, log in logs.items() if log.newest.read < newest.begun}
         floors = {}
         for name, log in behind.items():
-            read = state.get(f"read/{name}")
-            known = read is not None and float(str(read["at"])) >= newest.begun
-            floors[name] = None if known else self._floors(log, newest)
+            read: dict[str, Any] = state.get(f"read/{name}") or {}
+            known = read.get("at", 0.0) >= newest.begun
+            awaited = newest.begun > read.get("after", math.inf)
+            floors[name] = None if known else self._floors(log, newest, awaited=awaited)
         lsn = max((self._lsn(behind[name], found) for name, found in floors.items() if found is not None), default=0)
         facts: dict[str, dict[str, object] | None] = {}
         for name, found in floors.items():
             if found is None:
-                facts[f"read/{name}"] = {"at": newest.ended}
+                facts[f"read/{name}"] = {**(state.get(f"read/{name}") or {}), "at": newest.ended}
             else:
                 _log.warning("%s: %s: a new epoch begins", name, WHY)
-                facts |= behind[name].begin(found, WHY, lsn, newest.ended).fact(name)
+                facts |= {**behind[name].begin(found, WHY, lsn, newest.ended).fact(name), f"read/{name}": None}
         if facts:
             self._control.write(facts)
         self._harmless = frozenset(behind[name].topic for name, found in floors.items() if found is None)
         self._accounted = newest
 
-    def _floors(self, log: TopicLog, reading: Reading) -> Offsets | None:
-        """The first offset of each partition that the reading wrote; None where nothing of the epoch lies before."""
+    def _floors(self, log: TopicLog, reading: Reading, *, awaited: bool) -> Offsets | None:
+        """The first offset of each partition that the reading wrote; None where nothing of the epoch lies before.
+
+        `awaited`: followers wait for an epoch that begins with it, whatever lies before.
+        """
         self._kafka.decided_ends(log.topic, log.partitions, DECIDED_SECONDS)
         floors = self._kafka.offsets_at(log.topic, log.partitions, reading.begun)
         first = {p: self._first(log, p, log.floor[p], floor) for p, floor in floors.items() if floor > log.floor[p]}
-        if all(message is None for message in first.values()):
+        if not awaited and all(message is None for message in first.values()):
             return None
         return {p: max(floor, log.floor[p]) for p, floor in floors.items()}
 

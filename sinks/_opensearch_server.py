@@ -13,6 +13,7 @@ from opensearchpy import ConnectionError as NoConnection
 from opensearchpy import SSLError, Urllib3HttpConnection
 
 from driftless.errors import SinkMisconfigured, SinkUnavailable
+from driftless.http import is_whole
 from sinks._retry import attempts
 
 BUSY = frozenset({408, 429, 500, 502, 503, 504})
@@ -53,13 +54,15 @@ class Server:
     def once(self, method: str, path: str, body: bytes | None, *, ok: Collection[int] = ()) -> tuple[int, str]:
         where = f"{method} {path.partition('?')[0]}"
         try:
-            status, _, answer = self._connection.perform_request(method, path, body=body, ignore=range(300, 600))
+            status, headers, answer = self._connection.perform_request(method, path, body=body, ignore=range(300, 600))
         except SSLError as exc:
             raise SinkMisconfigured("OpenSearch's certificate is not trusted", hint="Set `ca_certs`.") from exc
         except NoConnection as exc:
             # Only the kind of failure: the text of some names the URL.
             kind = type(exc.info if isinstance(exc.info, Exception) else exc).__name__
             raise SinkUnavailable(f"OpenSearch does not answer {where}: {kind}") from exc
+        if not is_whole(status, headers):
+            raise SinkUnavailable(f"OpenSearch does not answer {where} to the end")
         if status < 300 or status in ok:
             return status, answer
         if status in BUSY:

@@ -191,6 +191,33 @@ def test_another_process_finds_the_same_and_writes_nothing(logs: Logs, readings:
     assert (other.covers("items", 0.0), other.covers("items", 22.0), other.covers("empty", 0.0)) == (False, True, True)
 
 
+def test_a_reading_that_was_asked_for_begins_an_epoch_where_there_was_nothing_too(
+    logs: Logs, readings: Readings, known: Known
+) -> None:
+    """`apply` has made generations that begin with it; nobody would ever fill them."""
+    logs.notice("COMPLETED", 12)
+    readings.hear()
+    readings.account(13)
+    known.write({"read/empty": {"at": 12.0, "after": 10.0}})
+    other = Readings(cast("Kafka", logs), "shop")
+    other._control = known  # type: ignore[assignment]
+    assert other.hear()
+    other.account(13)
+    assert known.log("empty").newest.number == 1, "it has not been read since"
+    logs.notice("STARTED", 20)
+    logs.notice("COMPLETED", 22)
+    readings.hear()
+    readings.account(23)
+    newest = known.log("empty").newest
+    assert (newest.number, newest.floors, newest.read) == (2, {0: 0, 1: 0}, 22.0)
+    assert (readings.covers("empty", 0.0), readings.covers("empty", 22.0)) == (False, True)
+    logs.notice("STARTED", 30)
+    logs.notice("COMPLETED", 32)
+    readings.hear()
+    readings.account(33)
+    assert known.log("empty").newest.number == 2, "once is enough"
+
+
 def test_compaction_does_not_make_a_first_reading_look_like_a_second(
     logs: Logs, readings: Readings, known: Known
 ) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +18,7 @@ from driftless.control import Fact, State
 from driftless.kafka import Topic
 from driftless.load import load
 from tests.test_guard import IDENTITY
+from tests.test_readings import Record
 
 OTHER = {**IDENTITY, "timeline": 2}
 
@@ -100,6 +102,12 @@ class World:
         self.made += 1
         self.topics[name] = self.made
 
+    def read_to_end(self, topic: str, *, isolation: str) -> Iterator[Record]:
+        assert (topic, isolation) == ("shop.notifications", "read_committed")
+        for type_, at in (("STARTED", 10), ("COMPLETED", 12)):
+            told = {"aggregate_type": "Initial Snapshot", "type": type_, "timestamp": at * 1000}
+            yield Record(value_=json.dumps(told).encode())
+
     # -- the control topic
     def read(self) -> State:
         return State({key: Fact(value, 0.0, 0) for key, value in self.facts.items() if value is not None})
@@ -123,6 +131,9 @@ def world(**more: Any) -> World:
         "pipeline/identity": {**IDENTITY, "history": 3},
         "follower/a/1": {"applied_lsn": "0/384", "marker_time": 1.0, "live": True},
         "build/order/1/0": {"frontier_lsn": "0/384"},
+        "epochs/public.items": {},
+        "epochs/public.empty": {},
+        "read/public.empty": {"at": 12.0},
     }
     return World(facts=facts, **more)
 
@@ -165,6 +176,8 @@ def test_it_is_brought_to_its_end_wherever_it_was_broken_off(config: Config, wha
         assert found.facts["pipeline/identity"] == {**found.identities, "history": 4}
         assert found.facts["follower/a/1"] == {"applied_lsn": None, "marker_time": None, "live": True}
         assert found.facts["build/order/1/0"] is None
+        assert found.facts["read/public.items"] == {"after": 10.0}
+        assert found.facts["read/public.empty"] == {"at": 12.0, "after": 10.0}
         assert found.topics.keys() == {"shop.message", "shop.transaction"}
         assert (min(found.topics.values()) > 1) == (what == "another history")
         found.found = Slot("driftless_shop", 2000, True, 0, "reserved")  # as Debezium makes it

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 from driftless.control import Fact, State
+from driftless.kafka import Topic
+from driftless.lease import Lease
 from driftless.registry import first_epoch
 from driftless.table import Column, Table
 from driftless.views.build import Build, builds, is_overtaken, newest_build, newest_number
 from driftless.views.tree import Node, View
+from jobs.leased import Shared
 from jobs.views.standing import frontier_of
+from jobs.views.viewer import Viewer
 
 TABLE = Table("public", "orders", (Column("id", "int8"),), ("id",))
 
@@ -56,3 +62,42 @@ def test_a_view_is_as_far_as_the_last_of_its_shards_and_no_further() -> None:
     found = frontier_of(state(two, **both), "order", 1, "t")
     assert found is not None
     assert (found.marker.lsn, found.marker.time, found.ends) == (40, 4.0, {"t": {0: 7, 1: 9}})
+
+
+class Topics:
+    """Stands for Kafka."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def create(self, name: str, partitions: int, settings: object) -> None:
+        assert (partitions, bool(settings)) == (2, True)
+        self.made.append(name)
+
+    def topic(self, name: str) -> Topic | None:
+        return Topic(name, f"id of {name}", 2) if name in self.made else None
+
+
+def test_a_build_that_waits_for_a_snapshot_is_gone_on_from_and_not_written_over() -> None:
+    """`apply` has asked for it, with what it changed: it must not be lost because another table begins anew."""
+    tables = {name: Table("public", name, (Column("id", "int8"),), ("id",)) for name in ("orders", "lines")}
+    tree = View("order", Node("", "root", "public.orders", {"id": "id"}), {f"public.{n}": t for n, t in tables.items()})
+    live = Build(5, tree, {"public.orders": 1, "public.lines": 1}, 2, 7e8, log=first_epoch("shop.view.order.5", "5", 2))
+    changed = replace(tree, root=replace(tree.root, fields={"number": "id"}))
+    waits = replace(live, number=6, view=changed, epochs={"public.orders": 1, "public.lines": 2})
+    logs = {f"public.{name}": first_epoch(f"shop.public.{name}", name, 2) for name in tables}
+    logs["public.orders"] = logs["public.orders"].begin({0: 7, 1: 7}, "truncated", 100)
+    registered: dict[str, Any] = {f"epochs/{name}": log.to_json() for name, log in logs.items()}
+    known = state(live, waits, **registered)
+    topics, frontiers = Topics(), SimpleNamespace(truncation=lambda _: None)
+    shared = SimpleNamespace(kafka=topics, frontiers=frontiers, config=SimpleNamespace(name="shop"))
+    viewer = Viewer(cast("Shared", shared), "order", cast("Lease", None))
+    viewer._known = builds(known, "order")
+    facts = viewer._follow_the_epochs(known)
+    assert facts.keys() == {"view/order/7"}
+    made = Build.from_json(7, cast("dict[str, Any]", facts["view/order/7"]))
+    assert (made.epochs, made.view) == ({"public.orders": 2, "public.lines": 2}, changed)
+    assert made.why == "public.orders: truncated"
+    assert topics.made == ["shop.view.order.7"]
+    viewer._known = builds(state(live, waits, made), "order")
+    assert viewer._follow_the_epochs(known) == {}, "once is enough"

@@ -56,7 +56,9 @@ def main() -> None:
     written anywhere outlives as it would a crash.
     """
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", level=logging.WARNING)
+    # What they warn of, with a traceback, is told by whoever called them.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger("urllib3").setLevel(logging.ERROR)
     _heed_signals()
     try:
         app()

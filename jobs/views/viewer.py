@@ -83,7 +83,7 @@ class Viewer(Leased[_Running]):
             facts |= self._answer(request)
         if self.shard or not known:
             return facts
-        return facts | self._follow_the_epochs(known, state) | self._drop_what_nobody_reads(known, state)
+        return facts | self._follow_the_epochs(state) | self._drop_what_nobody_reads(known, state)
 
     def _answer(self, request: Request) -> Facts:
         running = self._running.get(int(request.arguments["build"]))
@@ -115,9 +115,12 @@ class Viewer(Leased[_Running]):
         """Stop a build that is to be, or has been, dropped, and remove its rows."""
         remove(self._halt(number).worker.path)
 
-    def _follow_the_epochs(self, known: dict[int, Build], state: State) -> Facts:
-        """Where the log of a table has begun anew, begin a build from there: the present one shows what is gone."""
-        newest = known[max(known)]
+    def _follow_the_epochs(self, state: State) -> Facts:
+        """Where the log of a table has begun anew, begin a build from there: the present one shows what is gone.
+
+        It goes on from the newest that was asked for, also from one that waits for the snapshot of a table.
+        """
+        newest = self._known[max(self._known)]
         epochs, why = dict(newest.epochs), ""
         for name in newest.view.tables:
             log = registered_log(state, name)

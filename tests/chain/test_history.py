@@ -15,6 +15,7 @@ from stack import Stack
 from tests.chain.broken import Copy, connector, connector_stopped, drop_slot, ends, leave_slot, rest, slot, slot_row
 from tests.chain.conftest import MakePipeline, in_step, running
 from tests.chain.test_views import orders_and_customers
+from tests.compare import View
 from tests.pipeline import Job, Pipeline, until
 
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
@@ -25,7 +26,13 @@ ANEW = "run `driftless apply --anew`: it has everything read anew from there"
 
 @pytest.fixture(scope="module")
 def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
-    return orders_and_customers(make_pipeline, source)
+    """With a table that has no row and never had one: nothing in its log tells that it was read."""
+    pipeline = orders_and_customers(make_pipeline, source)
+    source.execute("create table vouchers (id int primary key)")
+    pipeline.sync["source"]["tables"]["public.vouchers"] = {}
+    pipeline.add(View("voucher", "public.vouchers"))
+    pipeline.apply()
+    return pipeline
 
 
 @pytest.fixture

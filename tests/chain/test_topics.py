@@ -158,9 +158,16 @@ def test_a_transaction_that_hangs_is_told_of_and_never_applied(pipeline: Pipelin
 def ends_of(pipeline: Pipeline) -> list[int]:
     """Where the partitions end."""
     consumer = Consumer({"bootstrap.servers": pipeline.endpoints.kafka, "group.id": "test"})
+    places = [TopicPartition(customers(pipeline), p) for p in (0, 1)]
+
+    def told() -> list[int] | None:
+        try:
+            return [int(consumer.get_watermark_offsets(place, timeout=30)[1]) for place in places]
+        except KafkaException:  # a broker that has just started leads no partition yet
+            return None
+
     try:
-        places = (TopicPartition(customers(pipeline), p) for p in (0, 1))
-        return [int(consumer.get_watermark_offsets(place, timeout=30)[1]) for place in places]
+        return until("the partitions to be led", told) or []
     finally:
         consumer.close()
 

@@ -1,0 +1,61 @@
+"""Answers of HTTP servers that are cut off, at every place: never taken for whole ones."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from connectors.connect import Connect
+from driftless.errors import SinkUnavailable, SourceUnavailable
+from sinks._opensearch_server import Server
+
+BODY = b'{"took":12,"errors":false}'
+PLAIN = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 26\r\n\r\n" + BODY
+CHUNKED = (
+    b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-type: application/json\r\n\r\n"
+    b"8\r\n" + BODY[:8] + b"\r\n12\r\n" + BODY[8:] + b"\r\n0\r\n\r\n"
+)
+
+
+@contextmanager
+def answering(pieces: list[bytes]) -> Iterator[str]:
+    """A server that gives each request the next of these, and closes the connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            for piece in pieces:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(1 << 16)
+                    connection.sendall(piece)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        thread.join(10)
+        assert not thread.is_alive(), "not every answer was asked for"
+
+
+@pytest.mark.parametrize(
+    ("whole", "end"), [(PLAIN, len(PLAIN)), (CHUNKED, CHUNKED.rindex(b"0"))], ids=["length", "chunked"]
+)
+def test_an_answer_that_is_cut_off_is_no_answer(whole: bytes, end: int) -> None:
+    """`end`: where nothing of the body is missing any more."""
+    cuts = [whole[:at] for at in range(end)]
+    with answering([*cuts, whole]) as url:
+        server = Server(url, ca_certs=None, connections=1, request_seconds=5, retry_seconds=0)
+        for cut in cuts:
+            with pytest.raises(SinkUnavailable, match="OpenSearch does not answer POST /items/_bulk"):
+                print(cut, server.once("POST", "/items/_bulk", b"{}"))
+        assert server.once("POST", "/items/_bulk", b"{}") == (200, BODY.decode())
+    with answering([*cuts, whole]) as url:
+        connect = Connect(url)
+        for cut in cuts:
+            with pytest.raises(SourceUnavailable, match="Kafka Connect at"):
+                print(cut, connect.config("shop"))
+        found: object = connect.config("shop")
+        assert found == {"took": 12, "errors": False}

@@ -58,7 +58,7 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
                 chain.change()
             alone = [chain.change() for _ in range(scale.changes)]
             report(f"the same beside {LOAD} other changes a second")
-            load = _Load(dsn, rows)
+            load = Load(dsn, rows)
             with meanwhile(load.run):
                 loaded = [chain.change() for _ in range(scale.changes)]
             assert load.made, "the load made no change"
@@ -188,7 +188,7 @@ class Chain:
         assert time.perf_counter() - begun < 60, f"after 60 s a change is still waited for {what}"
 
 
-class _Load:
+class Load:
     """Small transactions on the table, at an even pace. `made`: how many."""
 
     def __init__(self, dsn: str, rows: int) -> None:

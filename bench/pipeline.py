@@ -31,7 +31,7 @@ from connectors.connector import topic_plan
 from driftless import names
 from driftless.config import Config
 from driftless.control import SETTINGS, Control
-from driftless.generation import begin_facts, define
+from driftless.generation import begin_facts, define, generations
 from driftless.kafka import Kafka, Setting
 from driftless.load import load
 from driftless.registry import first_epoch
@@ -136,11 +136,11 @@ class Pipeline:
         self.folder = folder
         self.tables = {table.full_name: table for table in tables}
         self.redis = endpoints.redis.rsplit("/", 1)[0] + f"/{REDIS_DATABASE}"
-        sync = folder / "sync.yaml"
-        sync.write_text(
+        self.sync = folder / "sync.yaml"
+        self.sync.write_text(
             json.dumps(self._sync(dsn or endpoints.postgres, captured or self.tables, views, followers), indent=2)
         )
-        self.config: Config = load(sync, {kind: sinks.config_model(kind) for kind in sinks.kinds()})
+        self.config: Config = load(self.sync, {kind: sinks.config_model(kind) for kind in sinks.kinds()})
         self.kafka = Kafka(self.config.kafka)
         self.control = Control(self.kafka, self.name)
 
@@ -255,6 +255,12 @@ class Pipeline:
 
         until(f"{', '.join(followers)} to be live", live, seconds, every=0.2)
 
+    def change_view(self, name: str, declared: Mapping[str, Any]) -> None:
+        """Declare a view in another way; `apply` then begins it anew."""
+        sync = json.loads(self.sync.read_text())
+        sync["views"][name] = declared
+        self.sync.write_text(json.dumps(sync, indent=2))
+
     # -- the followers ------------------------------------------------------------------------------------------
 
     def sink(self, follower: str, *, table: Table = TABLE) -> Sink:
@@ -309,8 +315,10 @@ class Pipeline:
     def remove(self) -> None:
         """Take away all that was made: connector, slot, topics and documents."""
         self._remove_source()
+        state = self.control.read()
         for name in self.config.followers:
-            self.drop(name)
+            for number in generations(state, name) or (1,):
+                self.drop(name, generation=number)
         found = self.kafka.topics()
         ours = {t for t in found if t.startswith(f"{self.name}.")} | {names.heartbeat_topic(self.name)} & found
         self.kafka.delete(*ours)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import psycopg
 
 from bench.database import database, fill
 from bench.figures import Figure, Report, Scale, percentile
-from bench.latency import Chain
+from bench.latency import LOAD, Chain, Load
 from bench.meanwhile import meanwhile
 from bench.pipeline import COMMAND, Followers, Pipeline, Running, pipeline
 from bench.watch import Usage, Watch
@@ -49,7 +50,8 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
             with meanwhile(change):
                 (usage, said), (taken, source) = _verified(p, stack)
             beside = running.watch.usage()
-            report(f"{size / taken:,.0f}/s; {len(during)} changes were made meanwhile")
+            report(f"{size / taken:,.0f}/s; {len(during)} changes were made meanwhile; then `--continuous`")
+            watching, following = _continuous(p, dsn, size, running, scale)
     for follower in said:
         assert follower["in_sync"], follower
         assert follower["source_documents"] == follower["follower_documents"] == size, follower
@@ -60,6 +62,10 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
         Figure("CPU of verify, JVM and Python, for a million rows; of applying them to both stores",
                usage.seconds * 1e6 / size, "s", applied * 1e6 / size, usage.seconds / applied),
     ]  # fmt: skip
+    figures.append(
+        Figure(f"CPU of verify --continuous for a million records applied at {LOAD}/s; of applying them",
+               watching, "s", following, watching / following)
+    )  # fmt: skip
     for part, aim in (("driver", "500 MB"), ("jvm", "")):
         memory, ours = usage.peak[part] / _MEGABYTE, beside.peak[part] / _MEGABYTE
         figures.append(
@@ -96,6 +102,28 @@ def _verified(p: Pipeline, stack: Stack) -> tuple[tuple[Usage, list[dict[str, ob
 
     times = _timed(stack, verify)
     return found[0], times
+
+
+def _continuous(p: Pipeline, dsn: str, size: int, running: Running, scale: Scale) -> tuple[float, float]:
+    """CPU seconds for a million changes of a verify that has started, and of the run."""
+    seconds, load = max(4.0, scale.rows * 90 / 500_000), Load(dsn, size)
+    arguments = [str(COMMAND), "verify", "--continuous", "--every", "1"]
+    with subprocess.Popen(arguments, cwd=p.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        watch = Watch(process.pid)
+        watch.start()
+        try:
+            with meanwhile(load.run):
+                time.sleep(seconds / 2)  # of which it takes some to start
+                begun = load.made, watch.usage().seconds, running.watch.usage().seconds
+                time.sleep(seconds)
+                made, watching, following = load.made, watch.usage().seconds, running.watch.usage().seconds
+            assert process.poll() is None, "verify has ended"
+        finally:
+            watch.stop()
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+    changes = (made - begun[0]) / 1e6
+    return (watching - begun[1]) / changes, (following - begun[2]) / changes
 
 
 def _timed(stack: Stack, do: Callable[[], None]) -> tuple[float, float]:

@@ -18,6 +18,7 @@ from driftless.control import RENEWAL, State, history
 from driftless.errors import SourceError
 from driftless.kafka import Kafka
 from driftless.reading import newest_reading
+from driftless.registry import another_topic, registered_log
 
 STOP_SECONDS = 60.0
 
@@ -48,7 +49,7 @@ def _renew(config: Config, places: Places, trouble: Trouble) -> Callable[[], Non
                 remake(places.kafka, topic, partitions, settings)
         state = places.control.read()
         identity = {**places.source.identity(), "history": history(state) + 1}
-        facts = {**_withdrawn(state), **_awaited(places.kafka, config.name, state)}
+        facts = {**_withdrawn(state), **_awaited(places.kafka, config.name, state), **_cut(places.kafka, state)}
         places.control.write({**facts, "pipeline/identity": identity, RENEWAL: None})
 
     return renew
@@ -69,6 +70,19 @@ def _awaited(kafka: Kafka, pipeline: str, state: State) -> dict[str, dict[str, o
     newest = newest_reading(kafka, pipeline)
     after = 0.0 if newest is None else newest.begun
     return {f"read/{name}": {**(state.get(f"read/{name}") or {}), "after": after} for name in state.under("epochs")}
+
+
+def _cut(kafka: Kafka, state: State) -> dict[str, dict[str, object] | None]:
+    """Logs that end before their newest epoch begins, since a broker lost the rest: the next one begins before that."""
+    facts: dict[str, dict[str, object] | None] = {}
+    for name in state.under("epochs"):
+        log = registered_log(state, name)
+        if log is None or another_topic(kafka, log):
+            continue
+        cut = log.cut(kafka.written_ends({log.topic: log.partitions})[log.topic])
+        if cut != log:
+            facts |= cut.fact(name)
+    return facts
 
 
 def stop_by(places: Places, slot: str, connector: str) -> None:

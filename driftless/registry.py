@@ -67,7 +67,18 @@ class TopicLog:
     def begin(self, floors: Offsets, why: str, lsn: int, read: float = 0.0) -> TopicLog:
         """The log with one more epoch."""
         read = max(read, self.newest.read if self.epochs else 0.0)
-        return replace(self, epochs=(*self.epochs, Epoch(self.next_number, floors, why, lsn, read, self.topic_id)))
+        epoch = Epoch(self.next_number, floors, why, lsn, read, self.topic_id)
+        return replace(self, epochs=(*self.cut(floors).epochs, epoch))
+
+    def cut(self, ends: Offsets) -> TopicLog:
+        """The same log where a broker has lost what lay behind `ends`: what comes there now is of no older epoch."""
+        epochs = [
+            replace(e, floors={p: min(floor, ends[p]) for p, floor in e.floors.items()})
+            if (e.topic_id or self.topic_id) == self.topic_id
+            else e
+            for e in self.epochs
+        ]
+        return replace(self, epochs=tuple(epochs))
 
     def moved(self, topic_id: str, partitions: int) -> TopicLog:
         """The same table's log in a topic that was made anew: epochs go on, offsets begin at 0."""

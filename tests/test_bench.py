@@ -22,9 +22,9 @@ FIGURES = {
     "rebuild": 8,
     "snapshot": 1,
     "quarantine": 4,
-    "views": 11,
+    "views": 13,
     "growth_views": 3,
-    "verify": 11,
+    "verify": 12,
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,6 +54,16 @@ def test_an_epoch_belongs_to_the_record_and_readers_start_at_the_newest_floor() 
     assert log.floor == {0: 100, 1: 7}
     assert log.version(0, 100) > log.version(0, 99)
     assert TopicLog.from_json(log.to_json()) == log
+
+
+def test_no_older_epoch_begins_behind_a_newer_one() -> None:
+    """A broker has lost the end of the log: what is written there again is of the epoch that begins with it."""
+    log = first_epoch("t", "id", 2).begin({0: 1361, 1: 1359}, "read anew", 0).begin({0: 1170, 1: 1400}, "read anew", 0)
+    assert [epoch.floors for epoch in log.epochs] == [{0: 0, 1: 0}, {0: 1170, 1: 1359}, {0: 1170, 1: 1400}]
+    assert [log.epoch_of(0, o) for o in (1169, 1170, 1361)] == [1, 3, 3]
+    assert [log.epoch_of(1, o) for o in (1358, 1359, 1400)] == [1, 2, 3]
+    moved = log.moved("other", 2).begin({0: 5, 1: 5}, "made anew", 0)
+    assert moved.epochs[:3] == tuple(replace(e, topic_id="id") for e in log.epochs), "offsets of another topic"
 
 
 def test_a_new_topic_is_registered_from_its_first_offset() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import Any
 
@@ -185,9 +186,22 @@ def cut_tails(pipeline: Pipeline, stack: Stack) -> None:
     stack.start("kafka")
 
 
-@pytest.mark.parametrize("regrown", [False, True], ids=["shorter", "regrown"])
-def test_a_broker_that_lost_the_end_of_a_log(pipeline: Pipeline, job: Job, stack: Stack, regrown: bool) -> None:
-    """Also where it has grown past that again before anybody looks: offsets alone would show nothing."""
+def floors_of(pipeline: Pipeline) -> list[int]:
+    """Where the newest epoch of the table begins in each partition."""
+    facts = dict(pipeline.records("control"))  # the last of each key
+    newest = json.loads(facts[b"epochs/public.customers"] or b"{}")["epochs"][-1]
+    return [newest["floors"][p] for p in ("0", "1")]
+
+
+@pytest.mark.parametrize("how", ["shorter", "before its epoch", "regrown"])
+def test_a_broker_that_lost_the_end_of_a_log(pipeline: Pipeline, job: Job, stack: Stack, how: str) -> None:
+    """Also where the newest epoch began behind what is left, and where the log has grown past that again before anybody
+    looks: offsets alone would show nothing.
+    """
+    if how == "before its epoch":
+        done = pipeline.here("apply", "--anew", seconds=240)
+        assert done.code == 0, done.err
+        job = in_step(pipeline)
     for _ in range(5):
         gap(pipeline)
     pipeline.assert_in_step()
@@ -197,7 +211,9 @@ def test_a_broker_that_lost_the_end_of_a_log(pipeline: Pipeline, job: Job, stack
         cut_tails(pipeline, stack)
         cut = ends_of(pipeline)
         assert all(now < then for now, then in zip(cut, before, strict=True)), (cut, before)
-    if regrown:
+    if how == "before its epoch":
+        assert all(now < floor for now, floor in zip(cut, floors_of(pipeline), strict=True)), (cut, floors_of(pipeline))
+    if how == "regrown":
 
         def grown() -> bool:
             pipeline.connection.execute("update customers set name = name || '.'")

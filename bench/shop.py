@@ -20,7 +20,7 @@ WRITES = 25
 LOAD = 100
 _POLL_SECONDS = 0.002
 _MEASURED = 1_000_000
-"""Measured changes set an order's total to a number from here on, which none has otherwise."""
+"""Measured changes set an order's total to a number from here on, times the turn, which none has otherwise."""
 _LOST_SECONDS = 30.0
 """What a change counts for that nobody can read by then."""
 _MOST_SECONDS = 600.0
@@ -30,12 +30,13 @@ _MOST_SECONDS = 600.0
 class Shop:
     """Changes rows, and reads the documents that show them."""
 
-    def __init__(self, dsn: str, url: str, index: str, orders: int) -> None:
+    def __init__(self, dsn: str, url: str, index: str, orders: int, turn: int) -> None:
+        """`turn`: another one for each who follows the same database, or what it waits for would be there already."""
         self._dsn = dsn
         self._url = url
         self._index = index
         self._orders = orders
-        self._made = 0
+        self._made = self._first = turn * _MEASURED
         self._connection = psycopg.connect(dsn, autocommit=True)
         self._read = Index(url, index)
 
@@ -46,7 +47,7 @@ class Shop:
     def change(self, reader: Index | None = None, connection: psycopg.Connection | None = None) -> float:
         """Change an order that has not product 1. Seconds from sending its commit to reading it, or _LOST_SECONDS."""
         self._made += 1
-        order, total = self._made * 7919 % self._orders // SHARE * SHARE + 1, _MEASURED + self._made
+        order, total = self._made * 7919 % self._orders // SHARE * SHARE + 1, self._made
         begun = time.perf_counter()
         (connection or self._connection).execute("update orders set total = %s where id = %s", (total, order))
         while (found := (reader or self._read).get(order)) is None or float(found["total"]) != total:
@@ -103,13 +104,13 @@ class Shop:
                     mixed(connection, rng, self._orders)
                     due += 1 / WRITES
                     time.sleep(max(0.0, due - time.monotonic()))
-                connection.execute("update orders set total = %s where id = %s", (_MEASURED - 1, number))
+                connection.execute("update orders set total = %s where id = %s", (self._first, number))
 
         with ThreadPoolExecutor(WRITERS) as pool:
             list(pool.map(write, range(1, WRITERS + 1)))
         begun = time.perf_counter()
         for number in range(1, WRITERS + 1):
-            while (found := self._read.get(number)) is None or float(found["total"]) != _MEASURED - 1:
+            while (found := self._read.get(number)) is None or float(found["total"]) != self._first:
                 if time.perf_counter() - begun > _MOST_SECONDS:
                     return _MOST_SECONDS
                 time.sleep(_POLL_SECONDS)

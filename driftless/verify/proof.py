@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +173,7 @@ class Proof:
     def _first(self) -> dict[str, dict[str, int]]:
         verdict, targets = self._verdict, self._subject.targets
         cut = self._cut(None)
-        items = {target.follower: self._scan(target) for target in targets if not target.trouble}
+        items = self._scan_all([target for target in targets if not target.trouble])
         self._read_to_the_end()
         verdict.source_documents = cut.source.rows
         verdict.documents = dict.fromkeys(items, 0)
@@ -192,13 +194,24 @@ class Proof:
             if (named := self._named(scope, some, [self._log.spool, cut.source, *items.values()]))
         }
 
-    def _scan(self, target: Target) -> Spool:
+    def _scan_all(self, targets: Sequence[Target]) -> dict[str, Spool]:
+        """Everything that each follower shows. At once: while one's store looks for documents, another's are read."""
+        ended = threading.Event()
+        with _beside(len(targets)) as pool:
+            try:
+                scans = {target.follower: pool.submit(self._scan, target, ended) for target in targets}
+                return {name: scan.result() for name, scan in scans.items()}
+            finally:
+                ended.set()
+
+    def _scan(self, target: Target, ended: threading.Event) -> Spool:
         """Everything that a follower shows, from the beginning again where it is switched meanwhile."""
         for attempt in range(SCANS):
             step = self._step(target.follower, self._log.spool.rows)
             path = self._path(f"{target.follower}-{attempt}")
             try:
-                return self._read(target, target.sink.scan(target.generation), path, step, by_value=False)
+                batches = takewhile(lambda _: not ended.is_set(), target.sink.scan(target.generation))
+                return self._read(target, batches, path, step, by_value=False)
             except SinkUnavailable:
                 self._means.steps.remove(step)
                 if attempt == SCANS - 1:
@@ -330,9 +343,9 @@ class Proof:
 
 
 @contextmanager
-def _beside() -> Iterator[ThreadPoolExecutor]:
-    """A thread that is not waited for where the block ends by an error: what it reads from is closed then."""
-    pool = ThreadPoolExecutor(1, "source")
+def _beside(threads: int = 1) -> Iterator[ThreadPoolExecutor]:
+    """Threads that are not waited for where the block ends by an error: what they read from ends then."""
+    pool = ThreadPoolExecutor(max(1, threads), "beside")
     try:
         yield pool
     finally:

@@ -71,7 +71,7 @@ def mended(pipeline: Pipeline) -> None:
 @pytest.mark.parametrize("records", [0, 5000], ids=["shorter", "longer"])
 def test_a_topic_that_was_made_anew_while_nobody_ran(pipeline: Pipeline, job: Job, records: int) -> None:
     """Where it has grown past what was applied, offsets alone would show nothing."""
-    assert job.stop() == 0
+    assert job.stop() in (0, 1)  # 1 where a kept generation of a topic that is gone has failed
     with connector_stopped(pipeline):
         make_anew(pipeline, customers(pipeline), records)
     message = f"the topic {customers(pipeline)} was deleted and made again since it was registered"
@@ -202,11 +202,11 @@ def test_a_broker_that_lost_the_end_of_a_log(pipeline: Pipeline, job: Job, stack
         gap(pipeline)
     pipeline.assert_in_step()
     if how == "before its epoch":
-        assert job.stop() == 0
+        assert job.stop() in (0, 1)  # 1 where a kept generation of a topic that is gone has failed
         done = pipeline.here("apply", "--anew", seconds=240)
         assert done.code == 0, done.err
         job = in_step(pipeline)
-    assert job.stop() == 0
+    assert job.stop() in (0, 1)  # 1 where a kept generation of a topic that is gone has failed
     before = ends_of(pipeline)
     with connector_stopped(pipeline):
         cut_tails(pipeline, stack)

@@ -76,13 +76,14 @@ class Ran:
 
 
 class Running:
-    """A `driftless run` in the background, with its usage."""
+    """A `driftless run`, or another command that goes on, in the background, with its usage."""
 
-    def __init__(self, pipeline: Pipeline, *arguments: str) -> None:
-        self.log = pipeline.folder / f"run-{uuid.uuid4().hex[:6]}.log"
+    def __init__(self, pipeline: Pipeline, *arguments: str, command: str = "run") -> None:
+        self._command = command
+        self.log = pipeline.folder / f"{command}-{uuid.uuid4().hex[:6]}.log"
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
-                [COMMAND, "run", *arguments],
+                [COMMAND, command, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -100,7 +101,9 @@ class Running:
     def check(self) -> None:
         """Raise AssertionError with its words when it has failed."""
         code = self.process.poll()
-        assert not code, f"`driftless run` ended with {code}: {self.log.read_text(errors='replace')[-2000:]}"
+        assert not code, (
+            f"`driftless {self._command}` ended with {code}: {self.log.read_text(errors='replace')[-2000:]}"
+        )
 
     def __enter__(self) -> Running:
         return self

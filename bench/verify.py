@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -107,21 +106,16 @@ def _verified(p: Pipeline, stack: Stack) -> tuple[tuple[Usage, list[dict[str, ob
 def _continuous(p: Pipeline, dsn: str, size: int, running: Running, scale: Scale) -> tuple[float, float]:
     """CPU seconds for a million changes of a verify that has started, and of the run."""
     seconds, load = max(4.0, scale.rows * 90 / 500_000), Load(dsn, size)
-    arguments = [str(COMMAND), "verify", "--continuous", "--every", "1"]
-    with subprocess.Popen(arguments, cwd=p.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        watch = Watch(process.pid)
-        watch.start()
-        try:
-            with meanwhile(load.run):
-                time.sleep(seconds / 2)  # of which it takes some to start
-                begun = load.made, watch.usage().seconds, running.watch.usage().seconds
-                time.sleep(seconds)
-                made, watching, following = load.made, watch.usage().seconds, running.watch.usage().seconds
-            assert process.poll() is None, "verify has ended"
-        finally:
-            watch.stop()
-            process.send_signal(signal.SIGINT)
-            process.wait(60)
+    with Running(p, "--continuous", "--every", "1", command="verify") as verifying, meanwhile(load.run):
+
+        def now() -> tuple[int, float, float]:
+            return load.made, verifying.watch.usage().seconds, running.watch.usage().seconds
+
+        time.sleep(seconds / 2)  # of which it takes some to start
+        begun = now()
+        time.sleep(seconds)
+        made, watching, following = now()
+        assert verifying.process.poll() is None, "verify has ended"
     changes = (made - begun[0]) / 1e6
     return (watching - begun[1]) / changes, (following - begun[2]) / changes
 

@@ -61,17 +61,17 @@ class Readings:
         state = self._control.read()
         logs = {name: TopicLog.from_json(fact.value) for name, fact in state.under("epochs").items()}
         behind = {name: log for name, log in logs.items() if log.newest.read < newest.begun}
+        read: dict[str, dict[str, Any]] = {name: state.get(f"read/{name}") or {} for name in behind}
         floors = {}
         for name, log in behind.items():
-            read: dict[str, Any] = state.get(f"read/{name}") or {}
-            known = read.get("at", 0.0) >= newest.begun
-            awaited = newest.begun > read.get("after", math.inf)
+            known = read[name].get("at", 0.0) >= newest.begun
+            awaited = newest.begun > read[name].get("after", math.inf)
             floors[name] = None if known else self._floors(log, newest, awaited=awaited)
         lsn = max((self._lsn(behind[name], found) for name, found in floors.items() if found is not None), default=0)
         facts: dict[str, dict[str, object] | None] = {}
         for name, found in floors.items():
             if found is None:
-                facts[f"read/{name}"] = {**(state.get(f"read/{name}") or {}), "at": newest.ended}
+                facts[f"read/{name}"] = {**read[name], "at": newest.ended}
             else:
                 _log.warning("%s: %s: a new epoch begins", name, WHY)
                 facts |= {**behind[name].begin(found, WHY, lsn, newest.ended).fact(name), f"read/{name}": None}

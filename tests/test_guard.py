@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -22,6 +20,7 @@ from driftless.load import load
 from driftless.registry import TopicLog, first_epoch
 from jobs import ground
 from jobs.ground import Ground
+from tests.test_readings import Record, notice
 
 IDENTITY = {"system_identifier": "7", "timeline": 1, "database": "shop"}
 
@@ -134,13 +133,9 @@ class Told:
 
     types: tuple[str, ...]
 
-    def read_to_end(self, topic: str, **_: object) -> list[Any]:
+    def read_to_end(self, topic: str, **_: object) -> list[Record]:
         assert topic == "shop.notifications"
-        told = [
-            json.dumps({"aggregate_type": "Initial Snapshot", "type": type_, "timestamp": at * 1000}).encode()
-            for at, type_ in enumerate(self.types)
-        ]
-        return [SimpleNamespace(value=lambda value=value: value) for value in told]
+        return [notice(type_, at) for at, type_ in enumerate(self.types)]
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,12 @@ class Record:
         return self.value_
 
 
+def notice(kind: str, at: float, place: int = 0) -> Record:
+    """What Debezium tells of its reading of all tables."""
+    told = {"aggregate_type": "Initial Snapshot", "type": kind, "timestamp": round(at * 1000)}
+    return Record(at, value_=json.dumps(told).encode(), place=place)
+
+
 @dataclass
 class Logs:
     """Topics in memory: each partition a list of records, None for one that was compacted away."""
@@ -48,9 +54,8 @@ class Logs:
         log.append(Record(at, headers, place=len(log)))
 
     def notice(self, kind: str, at: float) -> None:
-        told = {"aggregate_type": "Initial Snapshot", "type": kind, "timestamp": round(at * 1000)}
         log = self.topics[NOTICES][0]
-        log.append(Record(at, value_=json.dumps(told).encode(), place=len(log)))
+        log.append(notice(kind, at, len(log)))
 
     def written_ends(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
         return {topic: {p: len(log) for p, log in enumerate(self.topics[topic])} for topic in topics}

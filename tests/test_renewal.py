@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ from driftless.kafka import Offsets, Topic
 from driftless.load import load
 from driftless.registry import first_epoch, registered_log
 from tests.test_guard import IDENTITY
-from tests.test_readings import Record
+from tests.test_readings import Record, notice
 
 TOPICS = ("shop.message", "shop.transaction", "shop.public.items")
 OTHER = {**IDENTITY, "timeline": 2}
@@ -110,9 +109,7 @@ class World:
 
     def read_to_end(self, topic: str, *, isolation: str) -> Iterator[Record]:
         assert (topic, isolation) == ("shop.notifications", "read_committed")
-        for type_, at in (("STARTED", 10), ("COMPLETED", 12)):
-            told = {"aggregate_type": "Initial Snapshot", "type": type_, "timestamp": at * 1000}
-            yield Record(value_=json.dumps(told).encode())
+        yield from (notice("STARTED", 10), notice("COMPLETED", 12))
 
     # -- the control topic
     def read(self) -> State:

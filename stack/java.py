@@ -12,6 +12,8 @@ from pathlib import Path
 from driftless.errors import StackError
 
 OLDEST = 17
+OPTIONS = "DRIFTLESS_STACK_JAVA_OPTIONS"
+"""The variable with further options for the JVMs of a stack."""
 _HINT = f"install a JDK {OLDEST} or newer, and set JAVA_HOME to its folder"
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
@@ -26,6 +28,11 @@ class Java:
     @property
     def home(self) -> Path:
         return self.program.resolve().parent.parent
+
+
+def more_options() -> list[str]:
+    """What whoever starts a stack wants its JVMs to be given besides."""
+    return os.environ.get(OPTIONS, "").split()
 
 
 def find_java(variable: str = "JAVA_HOME") -> Java:

@@ -8,6 +8,7 @@ from pathlib import Path
 from driftless.errors import StackError
 from stack import unpack
 from stack.home import Report
+from stack.java import more_options
 from stack.ports import LOOPBACK
 from stack.server import JavaServer, http_answers
 
@@ -68,7 +69,7 @@ class OpenSearch(JavaServer):
             "OPENSEARCH_JAVA_HOME": str(self.java.home),
             "OPENSEARCH_PATH_CONF": str(self.site.folder / "conf" / "opensearch"),
             "OPENSEARCH_TMPDIR": str(self.temporary()),
-            "OPENSEARCH_JAVA_OPTS": HEAP,
+            "OPENSEARCH_JAVA_OPTS": " ".join([HEAP, *more_options()]),
         }
 
     def ready(self) -> bool:

@@ -17,7 +17,7 @@ from typing import ClassVar
 from driftless.errors import StackError
 from stack import artifacts
 from stack.home import Report, User, make_folder, require_entry, write_private
-from stack.java import Java, find_java
+from stack.java import Java, find_java, more_options
 from stack.ports import LOOPBACK
 from stack.process import last_lines_of
 
@@ -144,6 +144,7 @@ class JavaServer(Server):
         return [
             self.java.program,
             *jvm_options(heap),
+            *more_options(),
             f"-Djava.io.tmpdir={self.temporary()}",
             f"-Dlog4j2.configurationFile={logging}",
             "-cp",

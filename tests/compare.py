@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
 from typing import Any, Protocol
 from urllib.parse import quote
 
 import psycopg
 import redis
+import urllib3
 from psycopg import sql
 
 _PAGE = 1000
@@ -112,18 +112,24 @@ class OpenSearch:
 
     def send(self, method: str, path: str, data: bytes | None, *, missing: bool = False) -> Any:
         """One request with these very bytes. `missing`: None for a 404 instead of a failure."""
-        request = urllib.request.Request(  # noqa: S310 - loopback
-            self.url + path, data, {"Content-Type": "application/json"}, method=method
-        )
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with opener.open(request, timeout=30) as answer:
-                said = answer.read()
-                return parse(said) if said else None
-        except urllib.error.HTTPError as exc:
-            if missing and exc.code == 404:
-                return None
-            raise AssertionError(f"{method} {path}: {exc.code}: {exc.read()[:500]!r}") from None
+            answer = _http().request(method, self.url + path, body=data, headers={"Content-Type": "application/json"})
+        except urllib3.exceptions.HTTPError as exc:
+            raise ConnectionError(f"{method} {path}: {exc}") from exc
+        if missing and answer.status == 404:
+            return None
+        assert answer.status < 300, f"{method} {path}: {answer.status}: {answer.data[:500]!r}"
+        return parse(answer.data) if answer.data else None
+
+
+@cache
+def _http() -> urllib3.PoolManager:
+    return urllib3.PoolManager(timeout=30, retries=False)
+
+
+@cache
+def _redis(url: str) -> redis.Redis:
+    return redis.Redis.from_url(url, decode_responses=True)
 
 
 @dataclass(frozen=True)
@@ -147,20 +153,19 @@ class Redis:
 
     def texts(self) -> dict[str, str]:
         """The documents as they are stored."""
-        with redis.Redis.from_url(self.url, decode_responses=True) as client:
-            prefix = re.sub(r"([\\*?\[\]])", r"\\\1", self.template.split("{")[0])
-            names = sorted(set(client.scan_iter(match=f"{prefix}*", count=_PAGE)))
-            found: dict[str, str] = {}
-            for start in range(0, len(names), _PAGE):
-                page = names[start : start + _PAGE]
-                values: list[Any] = client.mget(page)
-                found |= {name: value for name, value in zip(page, values, strict=True) if value is not None}
-            return found
+        client = _redis(self.url)
+        prefix = re.sub(r"([\\*?\[\]])", r"\\\1", self.template.split("{")[0])
+        names = sorted(set(client.scan_iter(match=f"{prefix}*", count=_PAGE)))
+        found: dict[str, str] = {}
+        for start in range(0, len(names), _PAGE):
+            page = names[start : start + _PAGE]
+            values: list[Any] = client.mget(page)
+            found |= {name: value for name, value in zip(page, values, strict=True) if value is not None}
+        return found
 
     def get(self, name: str) -> Any:
-        with redis.Redis.from_url(self.url, decode_responses=True) as client:
-            found: Any = client.get(name)
-            return None if found is None else parse(found)
+        found: Any = _redis(self.url).get(name)
+        return None if found is None else parse(found)
 
 
 def _text(value: Any) -> str:

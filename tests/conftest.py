@@ -23,7 +23,8 @@ from stack.stack import KINDS
 from tests import run, seeds  # noqa: F401 - before there are workers of a run, so that all have the same seeds
 
 # Most of the JVMs that tests start live for seconds: with the second compiler they would take twice the CPU.
-os.environ.setdefault("DRIFTLESS_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+for variable in ("DRIFTLESS_JAVA_OPTIONS", "DRIFTLESS_STACK_JAVA_OPTIONS"):
+    os.environ.setdefault(variable, "-XX:TieredStopAtLevel=1")
 SHARED = os.environ.get("DRIFTLESS_TEST_STACK")
 """A stack that is started when it is down and left up at the end: saves a minute a run while writing tests."""
 

@@ -69,7 +69,7 @@ class Monitor:
                 self._quiet.wait(0.2)
 
     def _watch(self, name: str, store: Store) -> None:
-        while not self._stop.wait(0.01):
+        while not self._stop.wait(0.02):
             for key in range(1, COUNTERS + 1):
                 with self._lock:
                     before = self.seen.get((name, key), -1)

@@ -44,6 +44,10 @@ class SourceUnavailable(SourceError):
     """Postgres, Kafka or Connect cannot be reached; retry with backoff, exit code 3 when given up."""
 
 
+class LogReplaced(SourceError):
+    """A topic is not the one that was registered: what was read of it cannot be gone on with."""
+
+
 class LogLost(SourceError):
     """What was read of the log is not in it any more: changes are missing, and no record says which."""
 

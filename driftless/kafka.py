@@ -190,7 +190,11 @@ class Kafka:
 
     def committed_ends(self, topic: str, partitions: int) -> Offsets:
         """Where a read_committed reader must stop: nothing before it is still undecided."""
-        return self._offsets({topic: partitions}, _LATEST, IsolationLevel.READ_COMMITTED)[topic]
+        return self.all_committed_ends({topic: partitions})[topic]
+
+    def all_committed_ends(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
+        """The same of several topics, all in one request."""
+        return self._offsets(topics, _LATEST, IsolationLevel.READ_COMMITTED)
 
     def decided_ends(self, topic: str, partitions: int, seconds: float = 60.0) -> Offsets:
         """Committed ends behind everything that has been written by now; waits so long for transactions to end."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from driftless.control import State
-from driftless.errors import SourceError
+from driftless.errors import LogReplaced, SourceError
 from driftless.kafka import Kafka, Offsets, Topic
 from driftless.version import make_version
 
@@ -139,13 +139,13 @@ def has_epoch(state: State, table: str, number: int) -> bool:
 
 
 def same_topic(kafka: Kafka, log: TopicLog) -> None:
-    """Raise SourceError unless the topic is the very one that was registered, with as many partitions."""
+    """Raise LogReplaced unless the topic is the very one that was registered, with as many partitions."""
     if reason := another_topic(kafka, log):
         raise not_the_same(log, reason)
 
 
-def not_the_same(log: TopicLog, reason: str) -> SourceError:
-    return SourceError(f"the topic {log.topic} {reason}: offsets in it mean nothing to the followers", hint=APPLY)
+def not_the_same(log: TopicLog, reason: str) -> LogReplaced:
+    return LogReplaced(f"the topic {log.topic} {reason}: offsets in it mean nothing to the followers", hint=APPLY)
 
 
 def another_topic(kafka: Kafka, log: TopicLog) -> str:

@@ -17,6 +17,7 @@ from driftless.kafka import Kafka, Offsets
 from driftless.registry import APPLY
 from driftless.sink import Applied, Sink
 from jobs.apply import Head, Outcome, Slice, apply_slice, count_documents
+from jobs.ends import Ends
 from jobs.frontier import Pending
 from jobs.ground import Ground
 from jobs.held import Quarantine
@@ -66,6 +67,7 @@ class Follow:
         kafka: Kafka,
         spark: SparkSession,
         head: Head,
+        ends: Ends,
         pending: Pending,
         token: int,
         quarantine: Quarantine,
@@ -89,6 +91,7 @@ class Follow:
         self._ground = Ground(kafka, [job.log])
         self._spark = spark
         self._head = head
+        self._ends = ends
         self._slice = SLICE_OFFSETS
         self._idle = IDLE_SECONDS
         self._pending = pending
@@ -210,7 +213,9 @@ class Follow:
             return
         self._ground.check(self._read)
         self._check_store()
-        progress.ends = self._kafka.committed_ends(log.topic, log.partitions)
+        progress.ends = self._ends.committed(log.topic, log.partitions)
+        if any(end < progress.positions[p] for p, end in progress.ends.items()):  # it may be older than the positions
+            progress.ends = self._kafka.committed_ends(log.topic, log.partitions)
         behind = [p for p, end in progress.ends.items() if end < progress.positions[p]]
         if behind and self._bygone:
             self.stop.wait(IDLE_MOST)  # a generation that is built from where all was read anew takes its place

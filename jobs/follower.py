@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from driftless.config import milliseconds
 from driftless.control import Fact, State
-from driftless.errors import SinkError, SinkUnavailable, SourceError, SyncError
+from driftless.errors import LogReplaced, SinkError, SinkUnavailable, SourceError, SyncError
 from driftless.generation import Generation, end_keys, generations, overtaken, registered
 from driftless.lease import Lease
 from driftless.request import requests
@@ -142,7 +142,9 @@ class Follower(Leased[_Running]):
         job = make_job(shared.config, self.name, generation, state, shared.kafka)
         pending = Pending(job.log.topic, job.log.partitions) if generation.build else shared.frontiers.follow(job.log)
         quarantine = Quarantine(shared.quarantine, self.name, generation.number)
-        follow = Follow(job, shared.kafka, shared.spark, shared.head, pending, self.lease.token, quarantine)
+        follow = Follow(
+            job, shared.kafka, shared.spark, shared.head, shared.ends, pending, self.lease.token, quarantine
+        )
         if state.get(f"paused/{self.name}") is not None:
             follow.hold.set()
         facts = state.under(f"follower/{self.name}")
@@ -273,8 +275,8 @@ class Follower(Leased[_Running]):
         self._promotion.start()
 
     def _drop_what_is_old(self, state: State) -> Facts:
-        """Drop what readers have left for longer than it is kept, what is of an older epoch, and what was passed over
-        before it was finished.
+        """Drop what readers have left for longer than it is kept, or what cannot be kept up any more since its topic is
+        another one; what is of an older epoch; and what was passed over before it was finished.
         """
         keep = milliseconds(self._shared.config.followers[self.name].keep) / 1000
         facts: Facts = {}
@@ -282,7 +284,8 @@ class Follower(Leased[_Running]):
             retired = r.generation.retired_at
             passed_over = r.generation.promoted_at is None and n < max(self._running)
             # Nobody could go back to what an older epoch left: it would show rows that are gone.
-            over = overtaken(r.generation, state) or (retired is not None and state.now > retired + keep)
+            over = overtaken(r.generation, state) or isinstance(r.progress.error, LogReplaced)
+            over = over or (retired is not None and state.now > retired + keep)
             if r.progress.live or not (passed_over or (over and self._another_live(n))):
                 continue
             self.drop(n)

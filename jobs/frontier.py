@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,6 +18,7 @@ from driftless.errors import SourceError
 from driftless.kafka import Kafka, Offsets
 from driftless.marker import Marker, Truncation, parse_message
 from driftless.registry import TopicLog
+from jobs.ground import OPEN_SECONDS, Ground
 from jobs.readings import Readings
 
 _log = logging.getLogger(__name__)
@@ -87,7 +89,11 @@ class FrontierReader(threading.Thread):
         self._newest: Frontier | None = None
         self._truncations: dict[str, Truncation] = {}
         self._readings = Readings(kafka, pipeline)
+        self._ground = Ground(kafka, [TopicLog(t, "", 1) for t in (self._topic, names.notification_topic(pipeline))])
+        self._failing_at = 0.0
         self._ended = threading.Event()
+        self.held_up = ""
+        """Why nobody can claim a further position, where that has been so for long."""
 
     def follow(self, log: TopicLog) -> Pending:
         """Frontiers for one more follower of this log's newest epoch, beginning with the newest that is known."""
@@ -136,9 +142,18 @@ class FrontierReader(threading.Thread):
                 self._read(consumer)
             except (SourceError, KafkaException) as exc:
                 _log.info("markers cannot be read, trying again: %s", exc)
+                now = time.monotonic()
+                self._failing_at = self._failing_at or now
+                if now - self._failing_at >= OPEN_SECONDS:
+                    self._say(f"no further position of the source can be claimed: {exc}")
                 self._ended.wait(1.0)
             finally:
                 consumer.close()
+
+    def _say(self, held_up: str) -> None:
+        if bool(held_up) != bool(self.held_up):
+            _log.warning("%s: %s", self._pipeline, held_up or "positions of the source can be claimed again")
+        self.held_up = held_up
 
     def _read(self, consumer: Consumer) -> None:
         # From the first record: a TRUNCATE of long ago counts too, and the newest marker that is there already, so that
@@ -165,6 +180,8 @@ class FrontierReader(threading.Thread):
             if self._readings.hear():  # all that was told before the marker is known
                 self._tell(marker, written)
                 marker = None
+            if not self._failing_at:
+                self._say(self._ground.held_up(self.held_up))
 
     def _tell(self, marker: Marker | None, written: float) -> None:
         """Hand out the frontier of a new marker; or that of the newest, for a topic that was not followed before."""
@@ -176,6 +193,7 @@ class FrontierReader(threading.Thread):
         if marker is None:
             return
         self._readings.account(written)
+        self._failing_at = 0.0
         frontier = Frontier(marker, self._ends(topics) if topics else {}, written)
         with self._lock:
             self._newest = frontier

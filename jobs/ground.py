@@ -36,8 +36,8 @@ class Ground:
         self._at = self._settings_at = 0.0
 
     def check(self, read: Callable[[], Mapping[Place, int]] = dict) -> None:
-        """Raise SourceError where a topic was made anew, has other partitions, or forgets rows; LogLost where a log
-        was cut off before what was read of it. `read`: how far that is.
+        """Raise LogReplaced where a topic was made anew or has other partitions, SourceError where it forgets rows,
+        LogLost where a log was cut off before what was read of it. `read`: how far that is.
         """
         now = time.monotonic()
         if now >= self._at:

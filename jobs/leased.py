@@ -20,6 +20,7 @@ from driftless.errors import Fenced, LogLost, SourceError, SyncError
 from driftless.kafka import Kafka
 from driftless.lease import Lease
 from driftless.quarantine import QuarantineLog
+from jobs.ends import Ends
 from jobs.frontier import FrontierReader
 from jobs.spark import GONE, cancel
 from jobs.tail import Tail
@@ -40,6 +41,7 @@ class Shared:
     kafka: Kafka
     spark: SparkSession
     head: Tail
+    ends: Ends
     frontiers: FrontierReader
     quarantine: QuarantineLog
     rows: Path
@@ -202,7 +204,11 @@ class Leased(ABC, Generic[R]):
         return {}
 
     def _standing(self) -> Facts:
-        return {self._key(n): r.worker.progress.to_json() for n, r in self._running.items()}
+        facts: Facts = {}
+        for n, r in self._running.items():
+            fact = r.worker.progress.to_json()
+            facts[self._key(n)] = {**fact, "trouble": fact["trouble"] or self._shared.frontiers.held_up}
+        return facts
 
 
 def name_jobs(spark: SparkSession, group: str, what: str, pool: str) -> None:

@@ -22,6 +22,7 @@ from driftless.quarantine import QuarantineLog
 from driftless.request import ControlReader
 from driftless.table import Table
 from driftless.views.build import build_of
+from jobs.ends import Ends
 from jobs.follower import Follower
 from jobs.frontier import FrontierReader
 from jobs.leased import Shared
@@ -108,7 +109,7 @@ class Runner:
             ending.callback(stop, spark)
             self._under_way = True
             quarantine = QuarantineLog(kafka, self._config.name)
-            shared = Shared(self._config, kafka, spark, Tail(spark), frontiers, quarantine, self._rows)
+            shared = Shared(self._config, kafka, spark, Tail(spark), Ends(kafka), frontiers, quarantine, self._rows)
             for (view, shard), lease in zip(self._views, leases[len(self._followers) :], strict=True):
                 viewer = Viewer(shared, view, lease, shard)
                 viewer.begin(reader.state)

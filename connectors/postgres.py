@@ -330,6 +330,15 @@ class Postgres:
         status = None if row[4] is None else str(row[4])
         return Slot(str(row[0]), confirmed, bool(row[2]), int(str(row[3])), status, str(row[5]))
 
+    def read_since(self, slot: str) -> str | None:
+        """When whoever reads a slot now has connected; None where nobody does, or the role may not see who does."""
+        row = self._row(
+            "select to_char(r.backend_start at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') "
+            "from pg_replication_slots s join pg_stat_replication r on r.pid = s.active_pid where s.slot_name = %s",
+            slot,
+        )
+        return None if row is None or row[0] is None else str(row[0])
+
     def drop_slot(self, name: str) -> None:
         self._row("select pg_drop_replication_slot(%s)", name)
 

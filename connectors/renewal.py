@@ -12,6 +12,7 @@ from collections.abc import Callable
 from connectors.connector import topic_plan
 from connectors.guard import Trouble, troubles
 from connectors.places import Action, Places
+from connectors.watched import WATCHED
 from driftless import names
 from driftless.config import Config
 from driftless.control import RENEWAL, State, history
@@ -19,6 +20,7 @@ from driftless.errors import SourceError
 from driftless.kafka import Kafka
 from driftless.reading import newest_reading
 from driftless.registry import another_topic, registered_log
+from driftless.status import UNWATCHED
 
 STOP_SECONDS = 60.0
 
@@ -50,7 +52,8 @@ def _renew(config: Config, places: Places, trouble: Trouble) -> Callable[[], Non
         state = places.control.read()
         identity = {**places.source.identity(), "history": history(state) + 1}
         facts = {**_withdrawn(state), **_awaited(places.kafka, config.name, state), **_cut(places.kafka, state)}
-        places.control.write({**facts, "pipeline/identity": identity, RENEWAL: None})
+        forgotten = dict.fromkeys((RENEWAL, WATCHED, UNWATCHED))
+        places.control.write({**facts, "pipeline/identity": identity, **forgotten})
 
     return renew
 

@@ -13,6 +13,9 @@ from driftless.names import view_lease
 from driftless.request import is_running
 from driftless.views.build import newest_number, standings
 
+UNWATCHED = "reader/unwatched"
+"""The fact that the source is read since a moment before which nobody watched: see connectors/watched.py."""
+
 
 @dataclass(frozen=True)
 class SourceStatus:
@@ -43,10 +46,21 @@ def status(config: Config, state: State, source: SourceStatus, now: float) -> di
             "slot_lag_bytes": source.slot_lag_bytes,
             "changed": dict(source.changed),
             "trouble": "; ".join(source.troubles) or None,
+            "unwatched_lsn": _unwatched(state, followers),
         },
         "views": views,
         "followers": followers,
     }
+
+
+def _unwatched(state: State, followers: Sequence[Mapping[str, Any]]) -> str | None:
+    """The position before which changes may be missing unnoticed; None where all followers are proven beyond it."""
+    fact = state.get(UNWATCHED)
+    if fact is None:
+        return None
+    lsn = str(fact["lsn"])
+    proven = [f["proven_lsn"] is not None and parse_lsn(f["proven_lsn"]) >= parse_lsn(lsn) for f in followers]
+    return None if proven and all(proven) else lsn
 
 
 def settled(state: State, now: float) -> dict[str, dict[str, object] | None]:

@@ -155,8 +155,14 @@ def apply(file: File = SYNC, as_json: Json = False, anew: Anew = False) -> None:
 
     After the server was restored, or a standby promoted: `driftless apply --anew`
     """
+    from connectors.watched import WATCHED, heed
+    from driftless import names
+
     config = load(file)
     with reach(config, admin=True) as places:
+        if places.control.exists():
+            state = places.control.read()
+            places.control.write(heed(places.source, names.slot(config.name), state, watched=False))
         actions = _plan(config, places, store_secret=True, anew=anew)
         for action in actions:
             if not as_json:
@@ -165,7 +171,8 @@ def apply(file: File = SYNC, as_json: Json = False, anew: Anew = False) -> None:
                 places.report = status.update
                 action.do()
         if actions:
-            places.control.write(settled(places.control.read(), places.control.now()))
+            begun = settled(places.control.read(), places.control.now())
+            places.control.write({**begun, WATCHED: None})  # the connector may have been started again
     if as_json:
         print(json.dumps(_changes(actions)))
     else:

@@ -27,6 +27,7 @@ def _facts(config: Config) -> dict[str, Any]:
     """The facts of `status`. A source that cannot be reached leaves its own part empty and is told on stderr."""
     from connectors.catalogue import changes
     from connectors.postgres import Postgres
+    from connectors.watched import heed
     from driftless import names
 
     control = control_of(config)
@@ -35,6 +36,8 @@ def _facts(config: Config) -> dict[str, Any]:
     try:
         with Postgres(config.source.dsn) as postgres:
             slot = postgres.slot(names.slot(config.name))
+            for key, fact in heed(postgres, names.slot(config.name), state, watched=False).items():
+                state.set(key, fact)
             source = SourceStatus(
                 postgres.lsn(),
                 slot.name if slot else None,
@@ -105,6 +108,11 @@ def _shown(facts: dict[str, Any]) -> Group:
     """The table, and below it what has changed at the source, and what followers wait for or ended with."""
     changed = facts["source"]["changed"].items()
     lines = [facts["source"]["trouble"]] if facts["source"]["trouble"] else []
+    if before := facts["source"]["unwatched_lsn"]:
+        lines.append(
+            f"the connector began to read the slot again before {before}, and nobody watched: had something moved it, "
+            "changes would be missing; `driftless verify` proves that none are"
+        )
     lines += [f"{table} changed: {reason}; see `driftless plan`" for table, reason in changed]
     lines += [_built(view) for view in facts["views"] if "trouble" in view]
     lines += [f"{follower['name']}: {follower['trouble']}" for follower in facts["followers"] if follower["trouble"]]
@@ -126,7 +134,7 @@ def _grid(facts: dict[str, Any]) -> Grid:
         title += f", {source['slot_lag_bytes'] / 1e6:.1f} MB behind"
     grid = Grid(title=title, title_justify="left", box=None, pad_edge=False)
     numbers = ("gen", "lag s", "lag records", "documents", "quarantined")
-    for heading in ("follower", "view", "state", "gen", "applied", "lag s", "lag records", "documents", "quarantined"):
+    for heading in ("follower", "view", "state", "gen", "applied", *numbers[1:], "proven"):
         grid.add_column(heading, justify="right" if heading in numbers else "left")
     for f in facts["followers"]:
         shown = (
@@ -136,12 +144,24 @@ def _grid(facts: dict[str, Any]) -> Grid:
             f["lag_records"],
             f["documents"],
             f["quarantined"],
+            _age(f["proven_at"]),
         )
         grid.add_row(f["name"], f["view"], f["state"], *("-" if value is None else str(value) for value in shown))
         for g in f["generations"]:
             if g["n"] != f["generation"]:
                 grid.add_row("", "", g["state"], str(g["n"]), g["applied_lsn"] or "-")
     return grid
+
+
+def _age(at: float | None) -> str | None:
+    """How long ago that was, in one word."""
+    if at is None:
+        return None
+    seconds = max(0.0, time.time() - at)
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"
 
 
 @app.command()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from driftless import names
 from driftless.cli.base import control_of, say
 from driftless.config import Config
 from driftless.errors import SourceError, SourceUnavailable, SyncError
@@ -35,6 +37,7 @@ class SourceWatch(threading.Thread):
         self._source: Postgres | None = None
         self._said: set[tuple[str, str]] = set()
         self._catalogue_at = time.monotonic() + CATALOGUE_SECONDS
+        self._well_at = -math.inf
         self._ended = threading.Event()
 
     def stop(self) -> None:
@@ -56,6 +59,8 @@ class SourceWatch(threading.Thread):
                 self._source = Postgres(self._config.source.dsn)
             connect = Connect(self._config.connect.url)
             found = list(troubles(self._config, self._source, connect, state, often=often))
+            if not found:
+                self._heed_reader(self._source, state)
             if time.monotonic() >= self._catalogue_at:
                 self._catalogue_at = time.monotonic() + CATALOGUE_SECONDS
                 self._tell_of_tables(self._source, state)
@@ -66,6 +71,17 @@ class SourceWatch(threading.Thread):
             if trouble.renewal and standing(state) is None:
                 self._control.write(trouble.fact())
             raise SourceError(trouble.what, hint=trouble.hint)
+
+    def _heed_reader(self, source: Postgres, state: State) -> None:
+        from connectors.watched import heed
+
+        now = time.monotonic()
+        facts = heed(source, names.slot(self._config.name), state, watched=now - self._well_at < 3 * SECONDS)
+        if facts:
+            self._control.write(facts)
+            for key, fact in facts.items():
+                state.set(key, fact)
+        self._well_at = now
 
     def _forget_source(self) -> None:
         if self._source is not None:

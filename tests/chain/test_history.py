@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from driftless.lsn import parse_lsn
 from stack import Stack
 from tests.chain.broken import Copy, connector, connector_stopped, drop_slot, ends, leave_slot, rest, slot, slot_row
 from tests.chain.conftest import MakePipeline, in_step, running
@@ -124,6 +125,34 @@ def test_a_slot_that_something_else_moved(pipeline: Pipeline, job: Job) -> None:
     until("the connector to go on", lambda: (slot_row(pipeline) or {}).get("active"))
     told_everywhere(pipeline, message)
     mended(pipeline)
+
+
+def test_a_slot_that_was_moved_while_nobody_looked(pipeline: Pipeline, job: Job) -> None:
+    """Nothing shows it once the connector has gone on; that nobody watched is told until all is proven right."""
+    assert job.stop() == 0
+    with connector_stopped(pipeline):
+        gap(pipeline)
+        moved = "select pg_replication_slot_advance(%s, pg_current_wal_lsn())"
+        pipeline.connection.execute(moved, (slot(pipeline),))
+    until("the connector to go on", lambda: (slot_row(pipeline) or {}).get("active"))
+    before = parse_lsn(pipeline.lsn())
+    pipeline.connection.execute("update customers set name = name || '?'")
+    until("it to have read on", lambda: parse_lsn((slot_row(pipeline) or {})["confirmed_flush_lsn"]) > before)
+    running(pipeline)
+    pipeline.wait()
+    status = pipeline.status()
+    assert status["source"]["trouble"] is None, "somebody has seen it all the same"
+    unwatched = status["source"]["unwatched_lsn"]
+    assert unwatched is not None
+    assert f"began to read the slot again before {unwatched}, and nobody watched" in " ".join(
+        pipeline.here("status").out.split()
+    )
+    assert pipeline.here("verify", seconds=240).code == 1, "nothing was missed: the fault had no effect"
+    assert pipeline.status()["source"]["unwatched_lsn"] == unwatched
+    done = pipeline.here("verify", "--repair", seconds=240)
+    assert done.code == 0, done.out + done.err
+    assert pipeline.status()["source"]["unwatched_lsn"] is None
+    again(pipeline)
 
 
 def test_a_slot_that_was_dropped_and_made_again_by_somebody(pipeline: Pipeline, job: Job) -> None:

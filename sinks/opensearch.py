@@ -187,13 +187,14 @@ class OpenSearchSink:
     def promote(self, generation: int, progress: Progress = in_silence) -> None:  # noqa: ARG002
         """One call that changes all aliases or none: killed before or after it, readers see one whole generation.
 
-        It takes the alias from whatever index of ours has it then, so of two processes the later one is right.
+        It takes the alias from whatever index of ours has it then, so of two processes the later one is right. Whoever
+        writes by the readers' name is refused by the server: what readers see comes from the log alone.
         """
         self._holders()
         alias = self._config.index
         actions = [
             {"remove": {"index": f"{alias}-*", "alias": alias, "must_exist": False}},
-            {"add": {"index": self._name(generation), "alias": alias}},
+            {"add": {"index": self._name(generation), "alias": alias, "is_write_index": False}},
         ]
         status, _ = self._server.call("POST", "/_aliases", {"actions": actions}, ok={404})
         if status == 404:

@@ -109,6 +109,23 @@ class TestOpenSearchSink(OpenSearchRefusals, SinkSuite):
             sink.promote(generation)
         ask(store_url, "DELETE", f"/other-{name}")
 
+    def test_who_writes_by_the_readers_name_is_refused(
+        self, sink: Sink, generation: int, store_url: str, name: str
+    ) -> None:
+        """What readers see comes from the log alone."""
+        sink.promote(generation)
+        assert sink.apply(generation, writes(upsert("1", 5, '{"n":1}'))) == Applied(written=1)
+        for method, path, body in (
+            ("PUT", "_doc/1", {"n": 2}),
+            ("POST", "_update/1", {"doc": {"n": 3}}),
+            ("DELETE", "_doc/1", None),
+            ("POST", "_doc", {"n": 4}),
+        ):
+            status, said = ask(store_url, method, f"/{name}/{path}", body)
+            assert (status, "no write index is defined" in said["error"]["reason"]) == (400, True), said
+        assert self.as_reader(store_url, name, "1") == '{"n":1}'
+        assert sink.count(generation) == 1
+
     def test_of_two_that_promote_at_once_the_later_one_is_right(
         self, opened: Opener, sink: Sink, store_url: str, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -14,6 +14,9 @@ from driftless.http import is_whole
 SETTLE_SECONDS = 5.0
 """How long a failed state may be that of the task before the change: the new one was seen within 2 s."""
 
+_NO_LEADER = "without claiming write privileges"
+"""Of a worker that was asleep while another led the group: it leads again, and refuses every change (Connect 4.3)."""
+
 
 class Connect:
     """A Connect cluster. Its answers name settings, never their secrets: those are references."""
@@ -116,9 +119,11 @@ class Connect:
                 return None
             if answer.status < 300:
                 return answer.json() if answer.data else None
+            if _NO_LEADER in (why := _message(answer)):
+                raise SourceError(f"Kafka Connect at {self.url}: {why}", hint="start the Connect worker again")
             # 409: rebalancing. 500 with a timeout: the worker waits for its group, as after a kill.
             if answer.status not in (409, 500, 503) or time.monotonic() > deadline:
-                raise SourceError(f"Kafka Connect at {self.url}: {method} {path}: {answer.status}: {_message(answer)}")
+                raise SourceError(f"Kafka Connect at {self.url}: {method} {path}: {answer.status}: {why}")
             time.sleep(0.5)
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from connectors.connect import Connect
-from driftless.errors import SinkUnavailable, SourceUnavailable
+from driftless.errors import SinkUnavailable, SourceError, SourceUnavailable
 from sinks._opensearch_server import Server
 
 BODY = b'{"took":12,"errors":false}'
@@ -38,6 +38,16 @@ def answering(pieces: list[bytes]) -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         thread.join(10)
         assert not thread.is_alive(), "not every answer was asked for"
+
+
+def test_a_worker_that_can_change_nothing_any_more_is_told_at_once() -> None:
+    """Asking again for a minute, as for a worker that waits for its group, would change nothing."""
+    said = b'{"error_code":500,"message":"Cannot produce to config topic without claiming write privileges first"}'
+    head = b"HTTP/1.1 500 Error\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(said)
+    with answering([head + said]) as url:
+        with pytest.raises(SourceError, match="without claiming write privileges") as raised:
+            Connect(url).restart("shop")
+        assert raised.value.hint == "start the Connect worker again"
 
 
 @pytest.mark.parametrize(

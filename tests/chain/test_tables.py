@@ -39,6 +39,19 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
     return pipeline
 
 
+@pytest.fixture
+def parts(pipeline: Pipeline, source: psycopg.Connection) -> None:
+    """A second table, which the first test that wants it adds."""
+    if "part" not in pipeline.views:
+        source.execute("create table parts (id uuid primary key default gen_random_uuid(), n int)")
+        source.execute("insert into parts (n) select generate_series(1, %s)", (NOTES,))
+        pipeline.sync["source"]["tables"]["public.parts"] = {}
+        pipeline.add(View("part", "public.parts"))
+        pipeline.here.write()
+        stopped(pipeline)
+        pipeline.apply()
+
+
 @contextmanager
 def busy(pipeline: Pipeline, *statements: str) -> Iterator[None]:
     """Run these again and again beside what is tested; `{n}` counts up from a million."""
@@ -187,6 +200,7 @@ def test_a_table_that_changes_under_load_ends_right(
 
 
 @pytest.mark.soak
+@pytest.mark.usefixtures("parts")
 def test_another_key_is_followed_from_there(pipeline: Pipeline, source: psycopg.Connection) -> None:
     stopped(pipeline)
     source.execute("alter table parts drop constraint parts_pkey, add primary key (n)")
@@ -217,6 +231,7 @@ def test_what_a_transaction_truncates_and_fills_again_is_what_readers_see(
 
 
 @pytest.mark.soak
+@pytest.mark.usefixtures("parts")
 def test_a_truncate_that_nobody_saw_is_found_at_the_next_start(pipeline: Pipeline, source: psycopg.Connection) -> None:
     """Also from a session that fires no ordinary trigger, and twice."""
     stopped(pipeline)
@@ -233,6 +248,7 @@ def test_a_truncate_that_nobody_saw_is_found_at_the_next_start(pipeline: Pipelin
 
 
 @pytest.mark.soak
+@pytest.mark.usefixtures("parts")
 def test_a_truncate_during_a_snapshot_takes_what_was_read(pipeline: Pipeline, source: psycopg.Connection) -> None:
     source.execute("insert into parts (n) select generate_series(100000, 100000 + %s)", (NOTES,))
     source.execute("alter table parts add column stars int not null default 3")
@@ -248,6 +264,7 @@ def test_a_truncate_during_a_snapshot_takes_what_was_read(pipeline: Pipeline, so
 
 
 @pytest.mark.soak
+@pytest.mark.usefixtures("parts")
 def test_a_connect_worker_that_is_killed_in_a_snapshot_loses_no_row(
     pipeline: Pipeline, source: psycopg.Connection, stack: Stack
 ) -> None:
@@ -271,6 +288,7 @@ def test_a_connect_worker_that_is_killed_in_a_snapshot_loses_no_row(
 
 
 @pytest.mark.soak
+@pytest.mark.usefixtures("parts")
 def test_a_table_taken_out_leaves_nothing_behind(pipeline: Pipeline, source: psycopg.Connection) -> None:
     del pipeline.sync["source"]["tables"]["public.parts"], pipeline.sync["views"]["part"]
     taken = {name: pipeline.sync["followers"].pop(name) for name in ("part-search", "part-cache")}

@@ -236,13 +236,14 @@ def test_a_transaction_that_hangs_is_told_of_and_never_applied(pipeline: Pipelin
 
 
 def raw(pipeline: Pipeline) -> list[Any]:
-    """Every committed record of the customers' topic, with its headers."""
+    """Every committed record of the newest epoch of the customers' topic, with its headers."""
     consumer = Consumer(
         {"bootstrap.servers": pipeline.endpoints.kafka, "group.id": "test", "enable.partition.eof": True}
     )
     found, left = list[Any](), {0, 1}
     try:
-        consumer.assign([TopicPartition(customers(pipeline), p, 0) for p in left])
+        floors = floors_of(pipeline)  # of what is gone since an older one, no record may tell
+        consumer.assign([TopicPartition(customers(pipeline), p, floors[p]) for p in left])
         while left:
             message = consumer.poll(30)
             assert message is not None, "Kafka gave no answer"
@@ -262,7 +263,7 @@ def test_records_that_are_delivered_twice(pipeline: Pipeline, job: Job) -> None:
     for m in records:
         producer.produce(m.topic(), m.value(), m.key(), partition=m.partition(), headers=m.headers())
     assert producer.flush(30) == 0
-    assert len(raw(pipeline)) >= 2 * len(records) > 30
+    assert len(raw(pipeline)) >= 2 * len(records) > 15
     gap(pipeline)
     pipeline.assert_in_step()
     assert job.running, "the same run has gone on"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from connectors.capture import plan_capture, plan_removal
+from connectors.catalogue import LEAVING
 from connectors.connector import connector_settings, topic_plan
 from connectors.objects import missing_objects
 from connectors.places import Action, Places, bind
@@ -38,7 +39,7 @@ def make_plan(config: Config, places: Places, secret: str | None, *, anew: bool 
     building, builds = plan_builds(config, places, tables, state, capture.epochs, renewed=bool(renewal))
     return [
         *_rights(config, places, tables),
-        *_database(config, places, tables),
+        *_database(config, places, tables, state),
         *_topics(config, places, state, existing),
         *capture.facts,
         *renewal,
@@ -62,7 +63,7 @@ def _rights(config: Config, places: Places, tables: dict[str, Table]) -> list[Ac
     ]
 
 
-def _database(config: Config, places: Places, tables: dict[str, Table]) -> list[Action]:
+def _database(config: Config, places: Places, tables: dict[str, Table], state: State) -> list[Action]:
     actions = []
 
     def add(verb: str, what: str, detail: str, statement: str) -> None:
@@ -98,13 +99,18 @@ def _database(config: Config, places: Places, tables: dict[str, Table]) -> list[
                 f"alter publication {publication} add table {quoted(name)}",
             )
         for name in sorted(carried - wanted):
-            add(
-                "change",
-                f"publication {publication}",
-                f"drop {name}",
-                f"alter publication {publication} drop table {quoted(name)}",
-            )
+            statement = f"alter publication {publication} drop table {quoted(name)}"
+            do = bind(_take_out, places, state, name, statement)
+            actions.append(Action("change", f"publication {publication}", f"drop {name}", statement, do))
     return actions
+
+
+def _take_out(places: Places, state: State, table: str, statement: str) -> None:
+    """A run that was started before must not take it for missing; put back, it is read anew."""
+    known = state.get(f"carried/{table}")
+    if known is not None:
+        places.control.write({f"carried/{table}": {**known, LEAVING: True}})
+    places.admin.execute(statement)
 
 
 def _topics(config: Config, places: Places, state: State, existing: set[str]) -> list[Action]:

@@ -191,6 +191,14 @@ def test_a_table_whose_entry_in_the_publication_is_gone_or_another(config: Confi
     assert found(config, Source(tables={"public.items": "2"}), Stored(), unknown) == [], "of an older version"
 
 
+def test_a_table_that_apply_takes_out_is_no_trouble_to_a_run_that_was_started_with_it(config: Config) -> None:
+    """Put back, it is: its entry in the publication is another one then."""
+    leaving = state(**{"carried/public.items": {"by": "1", "leaving": True}})
+    for carried, said in (({"public.items": "1"}, ""), ({}, ""), ({"public.items": "2"}, "is another one")):
+        wrong = found(config, Source(tables=carried), Stored(), leaving)
+        assert [said in str(trouble) for trouble in wrong] == [True] * bool(said)
+
+
 def test_what_was_found_stays_though_nothing_shows_it_any_more(config: Config) -> None:
     trouble = Trouble("the slot driftless_shop was moved")
     fact = trouble.fact()["pipeline/renewal"]

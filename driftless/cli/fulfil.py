@@ -11,7 +11,7 @@ from driftless.cli.base import chosen, control_of, err, load, say
 from driftless.cli.run import run_here
 from driftless.config import Config
 from driftless.control import LEASE_SECONDS, Control, State
-from driftless.errors import ConfigError, Fenced, SinkError
+from driftless.errors import ConfigError, Fenced, SinkError, SourceError
 from driftless.generation import generations, label
 from driftless.progress import show
 from driftless.request import ControlReader, answered, ask, is_running
@@ -52,6 +52,9 @@ def have_done(config: Config, control: Control, follower: str, done: Callable[[S
                     raise KeyboardInterrupt
             except Fenced:
                 say(f"{follower}: somebody else runs it now: waiting for them")
+            except SourceError:
+                if not done(control.read()):  # somebody who had just begun to run it has done it, as to remove it
+                    raise
     except KeyboardInterrupt:
         say("what was asked for stays in the control topic, and is done when the follower runs")
         raise

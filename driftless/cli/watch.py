@@ -59,6 +59,9 @@ class SourceWatch(threading.Thread):
                 self._source = Postgres(self._config.source.dsn)
             connect = Connect(self._config.connect.url)
             found = list(troubles(self._config, self._source, connect, state, often=often))
+            if found:  # an `apply` may just be taking a table out
+                self._reader.poll(1.0)
+                found = list(troubles(self._config, self._source, connect, state, often=often))
             if not found:
                 self._heed_reader(self._source, state)
             if time.monotonic() >= self._catalogue_at:

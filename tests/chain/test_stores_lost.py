@@ -172,10 +172,15 @@ def test_who_was_away_for_longer_than_deletes_are_kept(pipeline: Pipeline, make_
     ends(away.run("customer-cache"), message, "`driftless rebuild customer-cache` builds it anew")
     job = away.run()
     until("the rows to be filled again", lambda: "it has not been kept up for longer" in job.output(), 150)
-    for follower in ("customer-cache", "customer-search", "order-cache"):
-        if away.follower(follower)["state"] == "failed":
-            rebuilt = away.here("rebuild", follower, seconds=240)
-            assert rebuilt.code == 0, rebuilt.err
+
+    def failed(follower: str) -> bool:
+        return bool(away.follower(follower)["state"] == "failed")
+
+    for follower in ("customer-cache", "customer-search"):
+        until(f"{follower} to stop", partial(failed, follower))
+    for follower in ("customer-cache", "customer-search", *filter(failed, ["order-cache"])):
+        rebuilt = away.here("rebuild", follower, seconds=240)
+        assert rebuilt.code == 0, rebuilt.err
     away.assert_in_step()
     gap(away)
     away.assert_in_step()

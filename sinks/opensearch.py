@@ -299,8 +299,11 @@ class OpenSearchSink:
 
     def count(self, generation: int) -> int:
         """Costs a refresh, which makes a segment of what was written since the last: fit for a poll, not for a loop."""
-        self._server.call("POST", f"/{self._writes(generation)}/_refresh")
-        _, answer = self._server.call("GET", f"/{self._writes(generation)}/_count")
+        answer = ""
+        for method, what in (("POST", "_refresh"), ("GET", "_count")):
+            status, answer = self._server.call(method, f"/{self._writes(generation)}/{what}", ok={404})
+            if status == 404:
+                raise self._gone(generation, error_type(answer))
         return int(orjson.loads(answer)["count"])
 
     # -- the checkpoint -----------------------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -32,9 +34,14 @@ class TestOpenSearchSink(OpenSearchRefusals, SinkSuite):
         sink.apply(generation, writes(upsert("1", 1, {})))
         sink.save(generation, "a", expected=None)
         ask(store_url, "DELETE", f"/{name}-1")
-        for late in (upsert("1", 2, {}), delete("1", 2)):
+        attempts: list[Callable[[], object]] = [
+            partial(sink.apply, generation, writes(upsert("1", 2, {}))),
+            partial(sink.apply, generation, writes(delete("1", 2))),
+            partial(sink.count, generation),
+        ]
+        for attempt in attempts:
             with pytest.raises(SinkMisconfigured, match=f"`{name}-1` is gone") as raised:
-                sink.apply(generation, writes(late))
+                attempt()
             assert "driftless rebuild" in raised.value.hint
         assert ask(store_url, "GET", f"/_cat/indices/{name}*?format=json")[1] == []
         assert sink.load(generation) is None

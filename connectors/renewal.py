@@ -12,15 +12,13 @@ from collections.abc import Callable
 from connectors.connector import topic_plan
 from connectors.guard import Trouble, troubles
 from connectors.places import Action, Places
-from connectors.watched import WATCHED
 from driftless import names
 from driftless.config import Config
-from driftless.control import RENEWAL, State, history
+from driftless.control import RENEWAL, UNWATCHED, WATCHED, State, history
 from driftless.errors import SourceError
 from driftless.kafka import Kafka
 from driftless.reading import newest_reading
 from driftless.registry import another_topic, registered_log
-from driftless.status import UNWATCHED
 
 STOP_SECONDS = 60.0
 

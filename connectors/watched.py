@@ -9,11 +9,8 @@ says so until `verify` has found every follower right beyond that point.
 from __future__ import annotations
 
 from connectors.postgres import Postgres
-from driftless.control import State
+from driftless.control import UNWATCHED, WATCHED, State
 from driftless.lsn import format_lsn
-from driftless.status import UNWATCHED
-
-WATCHED = "reader/watched"
 
 
 def heed(source: Postgres, slot: str, state: State, *, watched: bool) -> dict[str, dict[str, object] | None]:

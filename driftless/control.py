@@ -30,6 +30,8 @@ LEASE_SECONDS = 10.0
 
 RENEWAL = "pipeline/renewal"
 """The fact that all tables are to be read anew. It stays until that is done, though the cause may be gone by then."""
+WATCHED, UNWATCHED = "reader/watched", "reader/unwatched"
+"""The facts since when the source is read, and that nobody watched when that began: see connectors/watched.py."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,11 @@ class State:
             self.facts.pop(key, None)
         else:
             self.facts[key] = Fact(value, self.now, -1)
+
+    def take(self, facts: Mapping[str, dict[str, object] | None]) -> None:
+        """The same of several."""
+        for key, value in facts.items():
+            self.set(key, value)
 
     def under(self, kind: str) -> dict[str, Fact]:
         """Name -> fact of one kind."""

@@ -7,14 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driftless.config import Config
-from driftless.control import State
+from driftless.control import UNWATCHED, State
 from driftless.lsn import format_lsn, parse_lsn
 from driftless.names import view_lease
 from driftless.request import is_running
 from driftless.views.build import newest_number, standings
-
-UNWATCHED = "reader/unwatched"
-"""The fact that the source is read since a moment before which nobody watched: see connectors/watched.py."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from jobs.apply import Head, Outcome, Slice, apply_slice, count_documents
 from jobs.ends import Ends
 from jobs.frontier import Pending
 from jobs.ground import Ground
+from jobs.hanging import Hanging
 from jobs.held import Quarantine
 from jobs.leased import name_jobs, shown
 from jobs.saving import Saving
@@ -89,6 +90,7 @@ class Follow:
         self.again: Again | None = None
         self._kafka = kafka
         self._ground = Ground(kafka, [job.log])
+        self._hanging = Hanging(kafka, {job.log.topic: job.log.partitions})
         self._spark = spark
         self._head = head
         self._ends = ends
@@ -283,7 +285,7 @@ class Follow:
         return self.again
 
     def _tell_what_holds_up(self) -> None:
-        said = self._ground.held_up(self.progress.held_up)
+        said = self._hanging.held_up(self.progress.held_up)
         if bool(said) != bool(self.progress.held_up):
             _log.warning("%s: %s", self.job.follower, said or "goes on")
             self.progress.changed.set()

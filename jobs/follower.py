@@ -284,8 +284,11 @@ class Follower(Leased[_Running]):
             retired = r.generation.retired_at
             passed_over = r.generation.promoted_at is None and n < max(self._running)
             # Nobody could go back to what an older epoch left: it would show rows that are gone.
-            over = overtaken(r.generation, state) or isinstance(r.progress.error, LogReplaced)
-            over = over or (retired is not None and state.now > retired + keep)
+            over = (
+                overtaken(r.generation, state)
+                or isinstance(r.progress.error, LogReplaced)
+                or (retired is not None and state.now > retired + keep)
+            )
             if r.progress.live or not (passed_over or (over and self._another_live(n))):
                 continue
             self.drop(n)

@@ -18,7 +18,7 @@ from driftless.errors import SourceError
 from driftless.kafka import Kafka, Offsets
 from driftless.marker import Marker, Truncation, parse_message
 from driftless.registry import TopicLog
-from jobs.ground import OPEN_SECONDS, Ground
+from jobs.hanging import OPEN_SECONDS, Hanging
 from jobs.readings import Readings
 
 _log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class FrontierReader(threading.Thread):
         self._newest: Frontier | None = None
         self._truncations: dict[str, Truncation] = {}
         self._readings = Readings(kafka, pipeline)
-        self._ground = Ground(kafka, [TopicLog(t, "", 1) for t in (self._topic, names.notification_topic(pipeline))])
+        self._hanging = Hanging(kafka, {self._topic: 1, names.notification_topic(pipeline): 1})
         self._failing_at = 0.0
         self._ended = threading.Event()
         self.held_up = ""
@@ -181,7 +181,7 @@ class FrontierReader(threading.Thread):
                 self._tell(marker, written)
                 marker = None
             if not self._failing_at:
-                self._say(self._ground.held_up(self.held_up))
+                self._say(self._hanging.held_up(self.held_up))
 
     def _tell(self, marker: Marker | None, written: float) -> None:
         """Hand out the frontier of a new marker; or that of the newest, for a topic that was not followed before."""

@@ -14,8 +14,6 @@ Place = tuple[str, int]
 SECONDS = 2.0
 GONE_SECONDS = 10.0
 """How long a topic may be missing before that is believed: a broker that restarts may not know of it yet."""
-OPEN_SECONDS = 20.0
-"""How long a transaction of Kafka may be open before that is told: the connector ends each within a second."""
 SETTINGS_SECONDS = 10.0
 
 
@@ -25,9 +23,8 @@ class Ground:
     def __init__(self, kafka: Kafka, logs: Sequence[TopicLog]) -> None:
         self._kafka = kafka
         self._logs = logs
-        self._at = self._settings_at = self._open_at = 0.0
+        self._at = self._settings_at = 0.0
         self._gone_at: dict[str, float] = {}
-        self._held: dict[Place, tuple[int, float]] = {}
         self.leaders: dict[Place, int] = {}
         """Under which leader each partition was read: to be kept with the positions."""
 
@@ -75,29 +72,3 @@ class Ground:
                 hint=APPLY,
             )
         self.leaders = {place: now[place] for place in read if place in now}
-
-    def held_up(self, said: str) -> str:
-        """What keeps committed records from being read, where something does for long. `said`: the last answer."""
-        now = time.monotonic()
-        if now < self._open_at:
-            return said
-        self._open_at = now + OPEN_SECONDS / 4
-        longest: tuple[float, str] = (0.0, "")
-        for log in self._logs:
-            committed = self._kafka.committed_ends(log.topic, log.partitions)
-            written = self._kafka.written_ends({log.topic: log.partitions})[log.topic]
-            for p, end in committed.items():
-                place = (log.topic, p)
-                if written[p] <= end:
-                    self._held.pop(place, None)
-                    continue
-                known = self._held.get(place)
-                if known is None or known[0] != end:
-                    known = self._held[place] = (end, now)
-                longest = max(longest, (now - known[1], f"{log.topic}/{p}"))
-        if longest[0] < OPEN_SECONDS:
-            return ""
-        return (
-            f"a transaction of Kafka has been open on {longest[1]} for {longest[0]:.0f} s: what was committed after it "
-            "cannot be read; find who writes there with `kafka-transactions.sh`, which can abort it"
-        )

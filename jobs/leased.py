@@ -192,8 +192,7 @@ class Leased(ABC, Generic[R]):
             _log.info("%s: progress cannot be written: %s", self.name, exc)
         else:
             # Ours to know at once; the reader of the topic brings the same a moment later.
-            for key, value in facts.items():
-                state.set(key, value)
+            state.take(facts)
 
     def _lost(self, state: State) -> Facts:
         """What is to be kept of records that are gone: when the log has grown again, nothing shows it any more."""

@@ -299,12 +299,15 @@ class OpenSearchSink:
 
     def count(self, generation: int) -> int:
         """Costs a refresh, which makes a segment of what was written since the last: fit for a poll, not for a loop."""
-        answer = ""
-        for method, what in (("POST", "_refresh"), ("GET", "_count")):
-            status, answer = self._server.call(method, f"/{self._writes(generation)}/{what}", ok={404})
-            if status == 404:
-                raise self._gone(generation, error_type(answer))
-        return int(orjson.loads(answer)["count"])
+        self._ask(generation, "POST", "_refresh")
+        return int(orjson.loads(self._ask(generation, "GET", "_count"))["count"])
+
+    def _ask(self, generation: int, method: str, what: str) -> str:
+        """The answer of a generation's index; raises with what to do where there is none."""
+        status, answer = self._server.call(method, f"/{self._writes(generation)}/{what}", ok={404})
+        if status == 404:
+            raise self._gone(generation, error_type(answer))
+        return answer
 
     # -- the checkpoint -----------------------------------------------------------------------------------------
 

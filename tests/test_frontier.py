@@ -61,8 +61,8 @@ class Brokers:
     def beginnings(self, topic: str, partitions: int) -> Offsets:  # noqa: ARG002
         return {0: 0}
 
-    def committed_ends(self, topic: str, partitions: int) -> Offsets:  # noqa: ARG002
-        return {0: 0}
+    def all_committed_ends(self, topics: dict[str, int]) -> dict[str, Offsets]:
+        return {topic: {0: 0} for topic in topics}
 
     def written_ends(self, topics: dict[str, int]) -> dict[str, Offsets]:
         return {topic: {0: self.ends.get(topic, 0)} for topic in topics}

@@ -18,8 +18,9 @@ from driftless.errors import LogLost, SourceError, SourceUnavailable
 from driftless.kafka import Kafka, Offsets, Topic
 from driftless.load import load
 from driftless.registry import TopicLog, first_epoch
-from jobs import ground
+from jobs import ground, hanging
 from jobs.ground import Ground
+from jobs.hanging import Hanging
 from tests.test_readings import Record, notice
 
 IDENTITY = {"system_identifier": "7", "timeline": 1, "database": "shop"}
@@ -262,9 +263,9 @@ class Brokers:
         self.asked.append(dict(places))
         return sorted(places) if self.is_cut else []
 
-    def committed_ends(self, topic: str, partitions: int) -> Offsets:
-        assert (topic, partitions) == ("t", 1)
-        return self.ends
+    def all_committed_ends(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
+        assert topics == {"t": 1}
+        return {"t": self.ends}
 
     def written_ends(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
         return dict.fromkeys(topics, self.written)
@@ -281,6 +282,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(ground, "time", clock)
+    monkeypatch.setattr(hanging, "time", clock)
     return clock
 
 
@@ -336,23 +338,23 @@ def test_a_log_is_looked_at_for_a_cut_when_its_leader_has_changed(clock: Clock) 
 
 def test_a_transaction_that_stays_open_is_told_and_its_end_too(clock: Clock) -> None:
     brokers = Brokers(written={0: 12})
-    standing_on = stand(brokers)
-    said = standing_on.held_up("")
+    watch = Hanging(cast("Kafka", brokers), {"t": 1})
+    said = watch.held_up("")
     assert said == ""
     for _ in range(5):
-        clock.now += ground.OPEN_SECONDS / 4
-        said = standing_on.held_up(said)
+        clock.now += hanging.OPEN_SECONDS / 4
+        said = watch.held_up(said)
     assert said.startswith("a transaction of Kafka has been open on t/0 for 25 s")
     brokers.ends = {0: 12}
-    clock.now += ground.OPEN_SECONDS / 4
-    assert standing_on.held_up(said) == ""
+    clock.now += hanging.OPEN_SECONDS / 4
+    assert watch.held_up(said) == ""
 
 
 def test_transactions_that_follow_each_other_hold_nothing_up(clock: Clock) -> None:
     brokers = Brokers()
-    standing_on, said = stand(brokers), ""
+    watch, said = Hanging(cast("Kafka", brokers), {"t": 1}), ""
     for n in range(20):
         brokers.ends, brokers.written = {0: n}, {0: n + 3}
-        clock.now += ground.OPEN_SECONDS / 4
-        said = standing_on.held_up(said)
+        clock.now += hanging.OPEN_SECONDS / 4
+        said = watch.held_up(said)
         assert said == ""

@@ -10,11 +10,11 @@ import pytest
 
 import sinks
 from connectors.postgres import Postgres
-from connectors.watched import WATCHED, heed
+from connectors.watched import heed
 from driftless.config import Config
-from driftless.control import Fact, State
+from driftless.control import UNWATCHED, WATCHED, Fact, State
 from driftless.load import load
-from driftless.status import UNWATCHED, SourceStatus, status
+from driftless.status import SourceStatus, status
 
 SYNC = """
 name: shop
@@ -45,8 +45,7 @@ class Source:
 
 def heeded(state: State, since: str | None, *, watched: bool) -> dict[str, dict[str, object] | None]:
     facts = heed(cast("Postgres", Source(since)), "driftless_shop", state, watched=watched)
-    for key, fact in facts.items():
-        state.set(key, fact)
+    state.take(facts)
     return facts
 
 

@@ -155,15 +155,16 @@ def apply(file: File = SYNC, as_json: Json = False, anew: Anew = False) -> None:
 
     After the server was restored, or a standby promoted: `driftless apply --anew`
     """
-    from connectors.watched import WATCHED, heed
+    from connectors.watched import heed
     from driftless import names
+    from driftless.control import WATCHED
 
     config = load(file)
     with reach(config, admin=True) as places:
-        if places.control.exists():
+        actions = _plan(config, places, store_secret=True, anew=anew)
+        if actions and places.control.exists():  # before the connector may be started again
             state = places.control.read()
             places.control.write(heed(places.source, names.slot(config.name), state, watched=False))
-        actions = _plan(config, places, store_secret=True, anew=anew)
         for action in actions:
             if not as_json:
                 out.print(f"  {action}", markup=False, soft_wrap=True)
@@ -172,7 +173,7 @@ def apply(file: File = SYNC, as_json: Json = False, anew: Anew = False) -> None:
                 action.do()
         if actions:
             begun = settled(places.control.read(), places.control.now())
-            places.control.write({**begun, WATCHED: None})  # the connector may have been started again
+            places.control.write({**begun, WATCHED: None})
     if as_json:
         print(json.dumps(_changes(actions)))
     else:

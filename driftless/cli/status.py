@@ -36,8 +36,7 @@ def _facts(config: Config) -> dict[str, Any]:
     try:
         with Postgres(config.source.dsn) as postgres:
             slot = postgres.slot(names.slot(config.name))
-            for key, fact in heed(postgres, names.slot(config.name), state, watched=False).items():
-                state.set(key, fact)
+            state.take(heed(postgres, names.slot(config.name), state, watched=False))
             source = SourceStatus(
                 postgres.lsn(),
                 slot.name if slot else None,

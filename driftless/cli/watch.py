@@ -82,8 +82,7 @@ class SourceWatch(threading.Thread):
         facts = heed(source, names.slot(self._config.name), state, watched=now - self._well_at < 3 * SECONDS)
         if facts:
             self._control.write(facts)
-            for key, fact in facts.items():
-                state.set(key, fact)
+            state.take(facts)
         self._well_at = now
 
     def _forget_source(self) -> None:

@@ -39,15 +39,20 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
     return pipeline
 
 
+def make_parts(pipeline: Pipeline, source: psycopg.Connection) -> None:
+    """A second table, and a view of it, which are not applied yet."""
+    source.execute("create table parts (id uuid primary key default gen_random_uuid(), n int)")
+    source.execute("insert into parts (n) select generate_series(1, %s)", (NOTES,))
+    pipeline.sync["source"]["tables"]["public.parts"] = {}
+    pipeline.add(View("part", "public.parts"))
+    pipeline.here.write()
+
+
 @pytest.fixture
 def parts(pipeline: Pipeline, source: psycopg.Connection) -> None:
-    """A second table, which the first test that wants it adds."""
+    """It is followed; by the first test that wants it, it is added."""
     if "part" not in pipeline.views:
-        source.execute("create table parts (id uuid primary key default gen_random_uuid(), n int)")
-        source.execute("insert into parts (n) select generate_series(1, %s)", (NOTES,))
-        pipeline.sync["source"]["tables"]["public.parts"] = {}
-        pipeline.add(View("part", "public.parts"))
-        pipeline.here.write()
+        make_parts(pipeline, source)
         stopped(pipeline)
         pipeline.apply()
 
@@ -124,11 +129,7 @@ def test_a_table_is_added_while_all_others_and_itself_change(pipeline: Pipeline,
 
 @pytest.mark.soak
 def test_an_apply_that_is_killed_goes_on_with_the_snapshot(pipeline: Pipeline, source: psycopg.Connection) -> None:
-    source.execute("create table parts (id uuid primary key default gen_random_uuid(), n int)")
-    source.execute("insert into parts (n) select generate_series(1, %s)", (NOTES,))
-    pipeline.sync["source"]["tables"]["public.parts"] = {}
-    pipeline.add(View("part", "public.parts"))
-    pipeline.here.write()
+    make_parts(pipeline, source)
     killed = pipeline.here.start("apply")
     until("the snapshot to be asked for", lambda: _signals(pipeline, "public.parts"), 60)
     killed.kill()

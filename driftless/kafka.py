@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -115,8 +117,9 @@ class Kafka:
 
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
+        self._lock = threading.Lock()
         try:
-            self._admin = AdminClient(self.settings(), logger=_log)
+            self._admin = self._client()
         except KafkaException as exc:
             raise ConfigError(f"kafka.options: {exc.args[0].str()}") from None
 
@@ -131,15 +134,33 @@ class Kafka:
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
         pass
 
+    def _client(self) -> AdminClient:
+        return AdminClient(self.settings(), logger=_log)
+
+    @contextmanager
+    def _asking(self) -> Iterator[AdminClient]:
+        """The client, with its exceptions as ours. One that got no answer is not asked again: it keeps the leaders that
+        it knows for minutes, and librdkafka 2.16, beside a broker that slept for a while, may never find it again.
+        """
+        admin = self._admin
+        try:
+            yield admin
+        except KafkaException as exc:
+            error = kafka_error(exc.args[0], self._config.bootstrap)
+            with self._lock:
+                if isinstance(error, SourceUnavailable) and self._admin is admin:
+                    self._admin = self._client()
+            raise error from exc
+
     def topics(self) -> set[str]:
         """Names of all topics."""
-        with _reachable(self._config.bootstrap):
-            return set(self._admin.list_topics(timeout=TIMEOUT).topics)
+        with self._asking() as admin:
+            return set(admin.list_topics(timeout=TIMEOUT).topics)
 
     def topic(self, name: str) -> Topic | None:
         """The topic as it is now, or None."""
-        with _reachable(self._config.bootstrap):
-            future = self._admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT)[name]
+        with self._asking() as admin:
+            future = admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT)[name]
             try:
                 found = future.result()
             except KafkaException as exc:
@@ -150,18 +171,18 @@ class Kafka:
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
         """Create a topic; one that exists already is left as it is."""
-        with _reachable(self._config.bootstrap):
+        with self._asking() as admin:
             topic = NewTopic(name, partitions, self._config.replication, config=dict(settings))
             try:
-                self._admin.create_topics([topic], operation_timeout=TIMEOUT)[name].result()
+                admin.create_topics([topic], operation_timeout=TIMEOUT)[name].result()
             except KafkaException as exc:
                 if exc.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
 
     def delete(self, *names: str) -> None:
         """Delete topics; one that does not exist is no error."""
-        with _reachable(self._config.bootstrap):
-            for future in self._admin.delete_topics(list(names), operation_timeout=TIMEOUT).values():
+        with self._asking() as admin:
+            for future in admin.delete_topics(list(names), operation_timeout=TIMEOUT).values():
                 try:
                     future.result()
                 except KafkaException as exc:
@@ -170,19 +191,19 @@ class Kafka:
 
     def topic_settings(self, name: str) -> dict[str, str]:
         """Every setting in force for a topic."""
-        with _reachable(self._config.bootstrap):
+        with self._asking() as admin:
             resource = ConfigResource(ResourceType.TOPIC, name)
-            entries = self._admin.describe_configs([resource], request_timeout=TIMEOUT)[resource].result()
+            entries = admin.describe_configs([resource], request_timeout=TIMEOUT)[resource].result()
             return {key: str(entry.value) for key, entry in entries.items()}
 
     def alter_topic(self, name: str, settings: Mapping[str, str]) -> None:
         """Set some of a topic's settings; the others stay."""
-        with _reachable(self._config.bootstrap):
+        with self._asking() as admin:
             entries = [
                 ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in settings.items()
             ]
             resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
-            self._admin.incremental_alter_configs([resource], request_timeout=TIMEOUT)[resource].result()
+            admin.incremental_alter_configs([resource], request_timeout=TIMEOUT)[resource].result()
 
     def beginnings(self, topic: str, partitions: int) -> Offsets:
         """The first offset that each partition still has."""
@@ -266,16 +287,10 @@ class Kafka:
     ) -> Iterator[tuple[TopicPartition, ListOffsetsResultInfo]]:
         """The brokers' answer on each partition, all in one request."""
         wanted = {TopicPartition(topic, p): spec for topic, count in topics.items() for p in range(count)}
-        with _reachable(self._config.bootstrap):
-            futures = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=TIMEOUT)
+        with self._asking() as admin:
+            futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=TIMEOUT)
             for place, future in futures.items():
-                try:
-                    yield place, future.result()
-                except KafkaException as exc:
-                    if exc.args[0].code() in _STALE_LEADERS:
-                        # The client keeps the leaders it knows for minutes; only asking for all topics renews them.
-                        self._admin.list_topics(timeout=TIMEOUT)
-                    raise
+                yield place, future.result()
 
     def consumer(self, **settings: Setting) -> Consumer:
         """A consumer that commits nothing and belongs to no group; assign it by hand."""
@@ -350,20 +365,6 @@ def produce(producer: Producer, topic: str, key: bytes, value: bytes | None, **m
 def is_fencing(error: KafkaError) -> bool:
     """Whether the brokers refuse a producer because another one has taken its transactional id."""
     return error.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
-
-
-class _reachable:  # noqa: N801 - reads as a statement
-    """Map the client's exceptions, once."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
-        if isinstance(exc, KafkaException):
-            raise kafka_error(exc.args[0], self._bootstrap) from exc
 
 
 def kafka_error(error: KafkaError, bootstrap: str) -> SourceError:

@@ -16,7 +16,7 @@ from driftless.errors import Fenced, LogLost, SinkError, SinkUnavailable, Source
 from driftless.kafka import Kafka, Offsets
 from driftless.registry import APPLY
 from driftless.sink import Applied, Sink
-from jobs.apply import Head, Outcome, Slice, apply_slice, count_documents
+from jobs.apply import DRIVER_OFFSETS, Head, Outcome, Slice, apply_slice, count_documents
 from jobs.ends import Ends
 from jobs.frontier import Pending
 from jobs.ground import Ground
@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 SLICE_OFFSETS = 100_000
 """Offsets of the first large slice. The next ones are as large as the seconds below allow: starting one costs 0.3 s."""
 MOST_OFFSETS = 1_000_000
+FEW_OFFSETS = 3 * DRIVER_OFFSETS
+"""Up to so many are applied by small slices: whoever reads the first need not wait for the last."""
 SLICE_SECONDS = 4.0
 """How long a slice may take before the next is no larger: bounds what is repeated after a crash or a stop."""
 IDLE_SECONDS, IDLE_MOST = 0.01, 0.04
@@ -249,7 +251,8 @@ class Follow:
 
     def _share(self, positions: Offsets, ends: Offsets) -> Offsets:
         """Where the next slice ends."""
-        share = self._slice // self.job.log.partitions
+        few = sum(ends[p] - position for p, position in positions.items()) <= FEW_OFFSETS
+        share = (DRIVER_OFFSETS if few else self._slice) // self.job.log.partitions
         return {p: max(positions[p], min(end, positions[p] + share)) for p, end in ends.items()}
 
     def _apply(self, begin: Offsets, end: Offsets, only: pa.StringArray | None = None) -> Outcome:

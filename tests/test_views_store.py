@@ -200,8 +200,23 @@ def test_while_small_changes_keep_coming_a_large_fan_out_goes_on(shop: Shop) -> 
     assert counts == [100, 300]
 
 
-def _published(shop: Shop, limit: int) -> Slice:
-    done = shop.store.assemble(limit)
+def test_of_a_large_fan_out_no_more_is_given_than_is_asked_for(shop: Shop) -> None:
+    shop.apply(*(shop.order(number, "open", 7) for number in range(1500)), shop.order(9999, "open", 8))
+    shop.drain()
+    shop.apply(shop.customer(7, "a"))
+    shop.apply(shop.order(9999, "paid", 8), cut="small")
+    none = _published(shop, 100, 0)
+    assert (list(writes(none)), none.large) == (["9999"], 0)
+    nothing = _published(shop, 100, 0)
+    assert not nothing
+    assert shop.store.frontier() is None
+    some = _published(shop, 100, 30)
+    assert (len(some.writes), some.large) == (30, 30)
+    assert (len(shop.drain()), shop.store.frontier()) == (1470, "small")
+
+
+def _published(shop: Shop, limit: int, large: int | None = None) -> Slice:
+    done = shop.store.assemble(limit, large)
     shop.store.published(done)
     return done
 

@@ -16,6 +16,7 @@ from jobs.ground import Ground
 from jobs.leased import Shared, name_jobs, shown
 from jobs.views.asked import Asked
 from jobs.views.cuts import Cut, CutReader, cut_text, marker_of
+from jobs.views.pace import Pace
 from jobs.views.publish import Publisher
 from jobs.views.reader import Reader, TableLog
 from jobs.views.sqlite import SqliteRows
@@ -25,8 +26,9 @@ from jobs.views.store import RowsLost
 _log = logging.getLogger(__name__)
 
 DOCUMENTS = 5_000
-"""Documents of one publication: bounds how long what is new waits for a large fan-out."""
-WAIT_SECONDS = 0.05
+"""Documents of one publication: bounds how long what is new waits for what is under way."""
+WAIT_SECONDS, HELD_SECONDS = 0.05, 0.01
+"""How long to wait for a cut where there is nothing else to do, and where documents wait for followers."""
 RETRY_SECONDS = 5.0
 _LEADER = -2
 """Kept among the positions: of partition p, at this number less p, the leader while it was read."""
@@ -64,6 +66,7 @@ class Builder:
         self.progress = BuildProgress(build, shard)
         self.stop = threading.Event()
         self.asked = Asked()
+        self.pace = Pace()
         self._logs = logs
         self._ids = {t.log.topic: t.log.topic_id for t in logs}
         self._shared = shared
@@ -75,6 +78,7 @@ class Builder:
         self._cut: Cut | None = None
         self._whole = False
         self._clean = False
+        self._held = False
         self._claimed = 0
         self._cut_at = 0.0
         self._count_at = 0.0
@@ -180,13 +184,14 @@ class Builder:
 
     def _step(self, store: SqliteRows, reader: Reader, cuts: CutReader, publisher: Publisher) -> None:
         if self._cut is None:
-            self._cut = cuts.next(WAIT_SECONDS if self._clean or not self._whole else 0)
+            wait = WAIT_SECONDS if self._clean or not self._whole else HELD_SECONDS if self._held else 0
+            self._cut = cuts.next(wait)
             if self._cut is not None:
                 self._cut_at = time.monotonic()
         if self._cut is not None:
             self._advance(store, reader, self._cut)
         if self._whole and self.asked.work(store):
-            self._clean = False
+            self._clean = self._held = False
         if self._whole and not self._clean:
             self._publish(store, publisher)
         self._claim(store)
@@ -214,7 +219,7 @@ class Builder:
         store.apply(part.changes, kept, cut_text(cut.marker) if part.whole else None, now=int(time.time()))
         progress.positions = part.reached
         if any(rows for _, rows in part.changes):
-            self._clean = False
+            self._clean = self._held = False
             progress.changed.set()
         self._whole = part.whole
         if part.whole:
@@ -225,15 +230,23 @@ class Builder:
 
     def _publish(self, store: SqliteRows, publisher: Publisher) -> None:
         """Some documents; what is dirty beyond them waits for the next step, so that new changes come in between."""
-        part = store.assemble(DOCUMENTS)
+        room = self.pace.room(DOCUMENTS)
+        if self._held and room == 0:
+            return
+        part = store.assemble(DOCUMENTS, room)
+        self._clean, self._held = not part and room > 0, not part and room == 0
         if not part:
-            self._clean = True
             return
         if part.writes:
             frontier = self.progress.frontier
             publisher.publish(part.writes, frontier.marker.time if frontier else 0.0)
             self.progress.published += len(part.writes)
         store.published(part)
+        if part.large:
+            log = self.build.log
+            assert log is not None
+            ends = self._kafka.written_ends({log.topic: log.partitions})[log.topic]
+            self.pace.published(sum(ends.values()) - sum(log.floor.values()))
         self.progress.changed.set()
 
     def _claim(self, store: SqliteRows) -> None:

@@ -249,7 +249,8 @@ class SqliteRows:
 
     # -- giving out ---------------------------------------------------------------------------------------------
 
-    def assemble(self, limit: int) -> Slice:
+    def assemble(self, limit: int, large: int | None = None) -> Slice:
+        most = limit if large is None else min(limit, large)
         # On the disk before it is published: or a crash could leave a hash of what is no longer there, and a document
         # that comes back to it would be taken for published.
         self._run(f"PRAGMA synchronous = {BEFORE_PUBLISHING}")
@@ -258,10 +259,10 @@ class SqliteRows:
             self._run(_UNKNOWN)
             self._run("DELETE FROM slice")
             self._run("DELETE FROM taken")
-            small = self._run(_TAKE, {"large": 0, "limit": limit - limit // _SHARE}).rowcount
-            taken = small + self._run(_TAKE, {"large": 1, "limit": limit - small}).rowcount
-            if taken < limit:
-                self._run(_TAKE, {"large": 0, "limit": small + limit - taken})
+            small = self._run(_TAKE, {"large": 0, "limit": limit - min(limit // _SHARE, most)}).rowcount
+            hot = self._run(_TAKE, {"large": 1, "limit": min(limit - small, most)}).rowcount
+            if small + hot < limit:
+                self._run(_TAKE, {"large": 0, "limit": limit - hot})
             rows = self._run(
                 f"SELECT s.id, r.key, b.id, b.hash, iif(r.{self._layout.shown}, r.d, NULL) "
                 f"FROM taken s CROSS JOIN {self._layout.root.view} r ON r.id = s.id "
@@ -283,7 +284,7 @@ class SqliteRows:
                 self._connection.executemany("DELETE FROM slice WHERE id = ?", left)
             number = self._fact("number")
         self._run("PRAGMA synchronous = NORMAL")
-        self._given = Slice(writes, marked, number)
+        self._given = Slice(writes, marked, number, hot)
         return self._given
 
     def published(self, done: Slice) -> None:

@@ -31,12 +31,13 @@ class Slice:
     """Documents to publish, of one moment of the store.
 
     `writes`: (key's text, document or None for a tombstone), without those that are published as they are. `marks`: for
-    `published` alone. `number`: of the last `apply` that it shows.
+    `published` alone. `number`: of the last `apply` that it shows. `large`: how many roots are of large fan-outs.
     """
 
     writes: list[tuple[str, str | None]]
     marks: list[tuple[int, int | None]]
     number: int
+    large: int = 0
 
     def __bool__(self) -> bool:
         """Whether anything was dirty, also where nothing is to be written."""
@@ -70,8 +71,9 @@ class RowStore(Protocol):
     def positions(self) -> dict[Partition, int]:
         """Where reading goes on."""
 
-    def assemble(self, limit: int) -> Slice:
-        """Up to so many dirty roots: those of small changes first, though never all, then those of large fan-outs.
+    def assemble(self, limit: int, large: int | None = None) -> Slice:
+        """Up to so many dirty roots: those of small changes first, though never all, then those of large fan-outs; of
+        these at most `large`.
 
         One slice at a time: the next is asked for when this one is `published`.
         """

@@ -19,6 +19,7 @@ from jobs.leased import Facts, Leased, Shared
 from jobs.rows import rows_sql
 from jobs.truncation import truncated
 from jobs.views.builder import Builder
+from jobs.views.pace import furthest
 from jobs.views.reader import TableLog
 from jobs.views.rowsfile import remove
 from jobs.views.standing import BuildProgress
@@ -78,6 +79,8 @@ class Viewer(Leased[_Running]):
             self._start(known[n], state)
         for n in self._running.keys() - known.keys():
             self._end(n)
+        for n, r in self._running.items():
+            r.worker.pace.heard(furthest(state, self.view, n))
         facts: Facts = {}
         for request in requests(state, self.name):
             facts |= self._answer(request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
@@ -12,21 +13,21 @@ from typing import Any
 import psycopg
 import pytest
 
-from stack import stack_home
+from jobs.views.pace import AHEAD, PATIENCE, SLICE
+from stack import Stack, stack_home
+from tests.chain.broken import asleep, length
 from tests.chain.conftest import MakePipeline
 from tests.compare import View
 from tests.pipeline import Pipeline, until
 
 pytestmark = [pytest.mark.soak, pytest.mark.server, pytest.mark.timeout(900)]
 
-DOCUMENTS = 5_000
-"""Of one slice of a large change."""
 PLACES, APART = 100_000, 100
 """Places of the first region, which is in all of their documents; and of the second."""
 BRANCHES, TELLERS, ACCOUNTS, WRITERS = 4, 10, 50, 4
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def places(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
     source.execute("create table regions (id int primary key, name text)")
     source.execute("create table places (id int primary key, region_id int, name text)")
@@ -69,9 +70,23 @@ def test_a_row_in_many_documents_holds_up_no_other_and_is_not_begun_again(
     assert len(names) == len(second) + PLACES  # each once for what it shows
     assert len(set(third)) == len(third) == PLACES
     # Those that had not been written yet go first, but for one slice: what has waited keeps its place.
-    assert not second.intersection(third[: PLACES - len(second) - DOCUMENTS])
+    assert not second.intersection(third[: PLACES - len(second) - SLICE])
     order = [key for key, _ in versions]
     assert max(order.index(str(-number)) for number in range(1, 4)) < len(order) - PLACES // 10
+
+
+def test_no_more_of_a_row_in_many_documents_is_published_than_its_follower_applies(
+    places: Pipeline, source: psycopg.Connection, stack: Stack
+) -> None:
+    before, begun = length(places, "view.place.1"), time.monotonic()
+    with asleep(stack.running()["redis"]):
+        source.execute("update regions set name = 'fourth' where id = 1")
+        more = AHEAD + 10 * SLICE
+        until("slices that nobody has applied", lambda: length(places, "view.place.1") >= before + more)
+        published, passed = length(places, "view.place.1") - before, time.monotonic() - begun
+    marks = 1.1  # records that end transactions have offsets, too
+    assert published <= marks * (AHEAD + SLICE * (2 + passed / PATIENCE)), f"after {passed:.1f} s"
+    places.assert_in_step()
 
 
 BRANCH = View(

@@ -19,6 +19,9 @@ from sinks._opensearch_server import Server
 
 _KEEP_OPEN = "5m"  # between two pages of a scan: as long as the reader may take over one page
 _PAGE = 500
+_FIRST_PAGE, _LARGEST_PAGE = 100, 5_000
+_PAGE_LENGTH = 4_000_000
+"""Of an answer: every page has a cost of its own, and is held in memory whole, here and by the server."""
 _SOURCE = '"_source":'
 
 
@@ -38,7 +41,11 @@ def read(server: Server, alias: str, keys: Sequence[str]) -> pa.RecordBatch:
 
 
 def scan(server: Server, alias: str, shards: int) -> Iterator[pa.RecordBatch]:
-    """Everything, as of one moment for each shard; 2.x has no sort that is unique across shards."""
+    """Everything, as of one moment for each shard; 2.x has no sort that is unique across shards.
+
+    In the order in which a moment has its documents, so that the server goes on where the last page ended: by `_seq_no`
+    it looks through all documents for every page.
+    """
     server.call("POST", f"/{alias}/_refresh")
     moments: list[str] = []
     try:
@@ -56,8 +63,8 @@ def scan(server: Server, alias: str, shards: int) -> Iterator[pa.RecordBatch]:
 def _pages(server: Server, moment: str) -> Iterator[pa.RecordBatch]:
     body: dict[str, Any] = {
         "pit": {"id": moment, "keep_alive": _KEEP_OPEN},
-        "size": _PAGE,
-        "sort": ["_seq_no"],
+        "size": _FIRST_PAGE,
+        "sort": ["_doc"],
         "version": True,
         "track_total_hits": False,
     }
@@ -72,6 +79,7 @@ def _pages(server: Server, moment: str) -> Iterator[pa.RecordBatch]:
         if not rows:
             return
         yield batch(rows)
+        body["size"] = max(1, min(_LARGEST_PAGE, _PAGE_LENGTH * len(rows) // len(answer)))
 
 
 def _integer(digits: str) -> int | str:

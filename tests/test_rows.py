@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -9,6 +10,7 @@ from pyspark.sql import SparkSession
 from driftless.registry import first_epoch
 from driftless.table import Column, Table
 from jobs.rows import FIXED, rows_sql
+from jobs.views.reader import Rows
 from tests.both_ways import both_ways
 
 LOG = first_epoch("shop.public.t", "id", 2)
@@ -69,3 +71,16 @@ def test_a_record_that_cannot_be_read_stops_with_its_place(spark: SparkSession) 
         read(spark, (KEY, b'{"a":"no number"}', headers("c", '["7","9"]')))
     with pytest.raises(PySparkException, match=r"shop\.public\.t/1/0: the key cannot be decoded"):
         read(spark, (b'{"a":1}', VALUE, headers("c", '["7","9"]')))
+
+
+def test_rows_are_made_of_columns_batch_by_batch() -> None:
+    """What is read for the reading alone is left out; a plain text becomes JSON, and null stays null."""
+    names = [*FIXED, "c0", "c1"]
+    first = pa.record_batch(
+        [[0, 1], [7, 8], ["1", "2"], [70, 80], [-1, 5], [False, True], ["1", None], ['a"', None]], names
+    )
+    second = pa.record_batch([[0], [9], ["3"], [90], [6], [False], ["3"], ["null"]], names)
+    rows = Rows(pa.Table.from_batches([first, second]), frozenset({1}))
+    assert len(rows) == 3
+    expected = [("1", 70, False, "1", '"a\\""'), ("2", 80, True, None, None), ("3", 90, False, "3", '"null"')]
+    assert list(rows) == list(rows) == expected

@@ -218,7 +218,7 @@ class Builder:
         kept[log.topic_id, -1] = 0  # of whose documents it knows what is published
         store.apply(part.changes, kept, cut_text(cut.marker) if part.whole else None, now=int(time.time()))
         progress.positions = part.reached
-        if any(rows for _, rows in part.changes):
+        if any(len(rows) for _, rows in part.changes):
             self._clean = self._held = False
             progress.changed.set()
         self._whole = part.whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -21,6 +21,10 @@ from jobs.views.store import Partition, Row
 
 SLICE_OFFSETS = 100_000
 """Offsets of one slice: bounds the memory that a long log, or a long transaction, takes."""
+_READ = ("partition", "offset", "gate")
+"""What of FIXED is for reading alone."""
+_KEYED = len(FIXED) - len(_READ)
+"""So many columns of a row, its key, its version and whether it is gone, stand before those of the table."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,28 @@ class TableLog:
     plain: frozenset[int]
 
 
+class Rows:
+    """Rows of a table, of Arrow's columns: made when they are taken in, so that Spark need not wait for Python.
+
+    `plain`: the numbers of columns whose text is not JSON yet; see RowsSql.
+    """
+
+    def __init__(self, table: pa.Table, plain: frozenset[int]) -> None:
+        self._table = table.drop_columns(list(_READ))
+        self._plain = plain
+
+    def __len__(self) -> int:
+        return self._table.num_rows
+
+    def __iter__(self) -> Iterator[Row]:
+        for batch in self._table.to_batches():
+            columns = [column.to_pylist() for column in batch.columns]
+            for number in self._plain:
+                texts = columns[_KEYED + number]
+                columns[_KEYED + number] = [None if text is None else orjson.dumps(text).decode() for text in texts]
+            yield from zip(*columns, strict=True)
+
+
 @dataclass(frozen=True)
 class Part:
     """Rows by table, and where each partition was read to. `whole`: nothing is left before the cut.
@@ -40,7 +66,7 @@ class Part:
     `held`: partitions whose next row is of a transaction that had not ended by then; they are read no further.
     """
 
-    changes: list[tuple[str, list[Row]]]
+    changes: list[tuple[str, Rows]]
     reached: dict[Partition, int]
     held: frozenset[Partition]
     whole: bool
@@ -89,7 +115,7 @@ class Reader:
             held |= {(topic, p) for p in stopped}
         return Part(changes, reached, held, all(reached[place] >= end or place in held for place, end in ends.items()))
 
-    def _rows(self, t: TableLog, begin: Offsets, to: Offsets, lsn: int) -> tuple[list[Row], Offsets, set[int]]:
+    def _rows(self, t: TableLog, begin: Offsets, to: Offsets, lsn: int) -> tuple[Rows, Offsets, set[int]]:
         """The rows before the first of each partition that is not surely of a whole transaction; where each ends, and
         in which partitions there was such a one.
         """
@@ -100,7 +126,7 @@ class Reader:
                 reached, table = to, read_slice(self._spark, t.source, begin, to).toArrow()
         except SPARK_ERRORS as exc:
             raise spark_error(exc) from exc
-        partitions, offsets, gates = (table[name].to_numpy() for name in ("partition", "offset", "gate"))
+        partitions, offsets, gates = (table[name].to_numpy() for name in _READ)
         stops, held = {p: min(end, reached[p]) for p, end in to.items()}, set[int]()
         for p, end in stops.items():
             of_no_end = offsets[(partitions == p) & (gates >= lsn) & (offsets < end)]
@@ -111,10 +137,4 @@ class Reader:
         within = offsets < limits[partitions]
         if not within.all():
             table = table.filter(pa.array(within))
-        columns = [table[name].to_pylist() for name in ("key", "version", "gone")]
-        for number, name in enumerate(table.column_names[len(FIXED) :]):
-            cells = table[name].to_pylist()
-            if number in t.plain:
-                cells = [None if text is None else orjson.dumps(text).decode() for text in cells]
-            columns.append(cells)
-        return list(zip(*columns, strict=True)), stops, held
+        return Rows(table, t.plain), stops, held

@@ -54,7 +54,7 @@ def furthest(state: State, view: str, build: int) -> int | None:
 
 def _applied(state: State, view: str, build: int) -> Iterator[int]:
     for name, fact in state.under("generation").items():
-        if fact.value["view"] != view or fact.value["build"] != build:
+        if (fact.value.get("view"), fact.value.get("build")) != (view, build):
             continue
         standing = state.get(f"follower/{name}")
         if standing and standing["state"] == "live" and is_running(state, name.rpartition("/")[0], state.now):

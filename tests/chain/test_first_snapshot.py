@@ -16,7 +16,7 @@ from tests.pipeline import Pipeline, until
 
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(900)]
 
-ROWS = 150_000
+ROWS = 80_000
 ITEM = View("item", "public.items")
 
 

@@ -225,6 +225,7 @@ class Follow:
             self.stop.wait(IDLE_MOST)  # a generation that is built from where all was read anew takes its place
             return
         if behind:
+            self._ground.look()
             raise LogLost(
                 f"{log.topic}/{behind[0]} ends at {progress.ends[behind[0]]}, before what this follower has applied: "
                 "the broker lost records",

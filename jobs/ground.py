@@ -32,6 +32,11 @@ class Ground:
         """Look again at the next question."""
         self._at = self._settings_at = 0.0
 
+    def look(self) -> None:
+        """Look at once: a topic that was made anew ends before what was read of the last one, too."""
+        for log in self._logs:
+            self._same(log, time.monotonic())
+
     def check(self, read: Callable[[], Mapping[Place, int]] = dict) -> None:
         """Raise LogReplaced where a topic was made anew or has other partitions, SourceError where it forgets rows,
         LogLost where a log was cut off before what was read of it. `read`: how far that is.

@@ -14,7 +14,7 @@ from connectors.guard import ANEW, APPLY, Trouble, standing, troubles, unread
 from connectors.postgres import Postgres, Slot, Storage
 from driftless.config import Config
 from driftless.control import Fact, State
-from driftless.errors import LogLost, SourceError, SourceUnavailable
+from driftless.errors import LogLost, LogReplaced, SourceError, SourceUnavailable
 from driftless.kafka import Kafka, Offsets, Topic
 from driftless.load import load
 from driftless.registry import TopicLog, first_epoch
@@ -305,6 +305,18 @@ def test_another_topic_stops_its_readers(brokers: Brokers, message: str, clock: 
     assert clock.now
     with pytest.raises(SourceError, match=message):
         stand(brokers).check()
+
+
+def test_a_topic_that_was_made_anew_since_the_last_look_is_told_by_the_next(clock: Clock) -> None:
+    """It ends before what was read of the one before: that is no log that was cut off."""
+    assert clock.now
+    brokers = Brokers()
+    standing_on = stand(brokers)
+    standing_on.check()
+    brokers.there = Topic("t", "b", 1)
+    standing_on.check()
+    with pytest.raises(LogReplaced, match="the topic t was deleted and made again"):
+        standing_on.look()
 
 
 def test_a_topic_is_gone_only_when_it_stays_so(clock: Clock) -> None:

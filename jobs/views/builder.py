@@ -206,6 +206,7 @@ class Builder:
             self._cut = None
             return
         if behind:
+            self._ground.look()
             topic, partition = behind[0]
             raise LogLost(
                 f"{topic}/{partition} ends at {progress.ends[behind[0]]}, before what the view has taken in: "

@@ -12,9 +12,8 @@ from math import inf
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from driftless.errors import Fenced, LogLost, SinkError, SinkUnavailable, SourceError, SourceUnavailable, SyncError
+from driftless.errors import Fenced, SinkError, SinkUnavailable, SourceError, SourceUnavailable, SyncError
 from driftless.kafka import Kafka, Offsets
-from driftless.registry import APPLY
 from driftless.sink import Applied, Sink
 from jobs.apply import DRIVER_OFFSETS, Head, Outcome, Slice, apply_slice, count_documents
 from jobs.ends import Ends
@@ -225,12 +224,8 @@ class Follow:
             self.stop.wait(IDLE_MOST)  # a generation that is built from where all was read anew takes its place
             return
         if behind:
-            self._ground.look()
-            raise LogLost(
-                f"{log.topic}/{behind[0]} ends at {progress.ends[behind[0]]}, before what this follower has applied: "
-                "the broker lost records",
-                hint=APPLY,
-            )
+            place = (log.topic, behind[0])
+            self._ground.cut_off(place, progress.ends[behind[0]], "what this follower has applied")
         to = self._share(progress.positions, progress.ends)
         if to != progress.positions:
             outcome = self._apply(progress.positions, to)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
 
 from driftless.errors import LogLost, SourceUnavailable
 from driftless.kafka import Kafka
@@ -32,19 +33,13 @@ class Ground:
         """Look again at the next question."""
         self._at = self._settings_at = 0.0
 
-    def look(self) -> None:
-        """Look at once: a topic that was made anew ends before what was read of the last one, too."""
-        for log in self._logs:
-            self._same(log, time.monotonic())
-
     def check(self, read: Callable[[], Mapping[Place, int]] = dict) -> None:
         """Raise LogReplaced where a topic was made anew or has other partitions, SourceError where it forgets rows,
         LogLost where a log was cut off before what was read of it. `read`: how far that is.
         """
         now = time.monotonic()
         if now >= self._at:
-            for log in self._logs:
-                self._same(log, now)
+            self._same_topics()
             self._check_tails(read())
             self._at = now + SECONDS
         if now >= self._settings_at:
@@ -52,8 +47,20 @@ class Ground:
                 keeps_all(self._kafka, log)
             self._settings_at = now + SETTINGS_SECONDS
 
-    def _same(self, log: TopicLog, now: float) -> None:
-        found = self._kafka.topic(log.topic)
+    def cut_off(self, place: Place, end: int, what: str) -> NoReturn:
+        """Raise for a partition that ends at an offset before `what`: LogLost, but where its topic was made anew, which
+        ends early, too, what `check` raises for that.
+        """
+        self._same_topics()
+        topic, partition = place
+        raise LogLost(f"{topic}/{partition} ends at {end}, before {what}: the broker lost records", hint=APPLY)
+
+    def _same_topics(self) -> None:
+        for log in self._logs:
+            self._same(log)
+
+    def _same(self, log: TopicLog) -> None:
+        now, found = time.monotonic(), self._kafka.topic(log.topic)
         if found is None and now - self._gone_at.setdefault(log.topic, now) < GONE_SECONDS:
             raise SourceUnavailable(f"there is no topic {log.topic}")
         if reason := "is gone since it was registered" if found is None else differs(log, found):

@@ -21,6 +21,7 @@ from driftless.registry import TopicLog, first_epoch
 from jobs import ground, hanging
 from jobs.ground import Ground
 from jobs.hanging import Hanging
+from tests.clock import Clock
 from tests.test_readings import Record, notice
 
 IDENTITY = {"system_identifier": "7", "timeline": 1, "database": "shop"}
@@ -271,16 +272,9 @@ class Brokers:
         return dict.fromkeys(topics, self.written)
 
 
-class Clock:
-    now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+    clock = Clock(100.0)
     monkeypatch.setattr(ground, "time", clock)
     monkeypatch.setattr(hanging, "time", clock)
     return clock
@@ -313,10 +307,12 @@ def test_a_topic_that_was_made_anew_since_the_last_look_is_told_by_the_next(cloc
     brokers = Brokers()
     standing_on = stand(brokers)
     standing_on.check()
+    with pytest.raises(LogLost, match="t/0 ends at 3, before what was read: the broker lost records"):
+        standing_on.cut_off(("t", 0), 3, "what was read")
     brokers.there = Topic("t", "b", 1)
     standing_on.check()
     with pytest.raises(LogReplaced, match="the topic t was deleted and made again"):
-        standing_on.look()
+        standing_on.cut_off(("t", 0), 3, "what was read")
 
 
 def test_a_topic_is_gone_only_when_it_stays_so(clock: Clock) -> None:

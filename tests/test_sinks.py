@@ -20,6 +20,7 @@ from sinks._arrow import slices
 from sinks._opensearch_bulk import bulk_body, judge, reason
 from sinks._opensearch_read import hits
 from sinks._redis_names import Names, Template
+from tests.clock import Clock
 from tests.sink_suite import SinkSuite
 from tests.store_case import delete, upsert, writes
 
@@ -259,19 +260,6 @@ def test_documents_are_cut_out_of_answers_as_they_are() -> None:
 
 
 # -- trying again -----------------------------------------------------------------------------------------------
-
-
-class Clock:
-    """A clock that only sleeping moves."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 def test_tries_end_at_the_bound_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:

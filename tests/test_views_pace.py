@@ -7,19 +7,12 @@ import pytest
 from driftless.control import Fact, State
 from jobs.views import pace
 from jobs.views.pace import AHEAD, PATIENCE, SLICE, Pace, furthest
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
+from tests.clock import Clock
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+    clock = Clock(100.0)
     monkeypatch.setattr(pace, "time", clock)
     return clock
 

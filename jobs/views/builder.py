@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from driftless.errors import LogLost, SourceUnavailable, SyncError
-from driftless.registry import APPLY
+from driftless.errors import SourceUnavailable, SyncError
 from driftless.views.build import Build
 from jobs.frontier import Frontier
 from jobs.ground import Ground
@@ -61,12 +60,14 @@ class Builder:
         """`path`: of the row store. `confirm`: raises Fenced where another runner has taken over. `bygone`: all tables
         were read anew since the build was begun, so that it may lack anything; one from there takes its place.
         """
+        assert build.log is not None
         self.build = build
         self.path = path
         self.progress = BuildProgress(build, shard)
         self.stop = threading.Event()
         self.asked = Asked()
         self.pace = Pace()
+        self._own = build.log
         self._logs = logs
         self._ids = {t.log.topic: t.log.topic_id for t in logs}
         self._shared = shared
@@ -121,8 +122,7 @@ class Builder:
 
     def _build(self) -> None:
         """One life of the row store and the producer, to be begun anew after whatever may pass."""
-        assert self.build.log is not None
-        self._ground = Ground(self._kafka, [*(t.log for t in self._logs), self.build.log])
+        self._ground = Ground(self._kafka, [*(t.log for t in self._logs), self._own])
         self._ground.check()
         cuts = CutReader(self._kafka, self._pipeline, {t.log.topic: t.log.partitions for t in self._logs})
         self._confirm()  # opening a producer fences whoever has one
@@ -153,8 +153,7 @@ class Builder:
 
     def _open(self, publisher: Publisher) -> SqliteRows:
         """The row store; a new one, filled from the log again, where it is lost."""
-        log = self.build.log
-        assert log is not None
+        log = self._own
         try:
             store = SqliteRows(self.path, self.build.view, self._shard)
             known = {topic_id for topic_id, _ in store.positions()}
@@ -198,21 +197,14 @@ class Builder:
 
     def _advance(self, store: SqliteRows, reader: Reader, cut: Cut) -> None:
         """Take in what lies before a cut, a slice at a time; between two slices the rows are of no one moment."""
-        progress, log = self.progress, self.build.log
-        assert log is not None
+        progress, log = self.progress, self._own
         progress.ends = {(topic, p): end for topic, ends in cut.ends.items() for p, end in ends.items()}
         behind = [place for place, end in progress.ends.items() if end < progress.positions[place]]
         if behind and self._bygone:
             self._cut = None
             return
         if behind:
-            self._ground.look()
-            topic, partition = behind[0]
-            raise LogLost(
-                f"{topic}/{partition} ends at {progress.ends[behind[0]]}, before what the view has taken in: "
-                "the broker lost records",
-                hint=APPLY,
-            )
+            self._ground.cut_off(behind[0], progress.ends[behind[0]], "what the view has taken in")
         part = reader.read(cut, progress.positions)
         kept = {(self._ids[topic], p): position for (topic, p), position in part.reached.items()}
         kept |= {(self._ids[topic], _LEADER - p): leader for (topic, p), leader in self._ground.leaders.items()}
@@ -244,8 +236,7 @@ class Builder:
             self.progress.published += len(part.writes)
         store.published(part)
         if part.large:
-            log = self.build.log
-            assert log is not None
+            log = self._own
             ends = self._kafka.written_ends({log.topic: log.partitions})[log.topic]
             self.pace.published(sum(ends.values()) - sum(log.floor.values()))
         self.progress.changed.set()
@@ -256,8 +247,7 @@ class Builder:
         Not beyond the newest marker that was read, since before that every TRUNCATE is known; and not at all after one
         that the build was not begun at: what it took away is still shown.
         """
-        progress, log = self.progress, self.build.log
-        assert log is not None
+        progress, log = self.progress, self._own
         now = time.monotonic()
         if now >= self._count_at:
             self._count_at = now + TOLD_SECONDS

@@ -32,6 +32,12 @@ class Holder:
     def here(cls) -> Holder:
         return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time())
 
+    @classmethod
+    def of(cls, lease: Fact) -> Holder:
+        """Who wrote a lease."""
+        value = lease.value
+        return cls(str(value["host"]), int(str(value["pid"])), float(str(value["started"])))
+
     def surely_gone(self) -> bool:
         """Whether it ran on this machine and runs no more. False when that cannot be known."""
         if self.host != socket.gethostname():
@@ -82,7 +88,7 @@ class Lease:
         fact = self._control.read().facts.get(self._key)
         if fact is not None:
             token = int(str(fact.value["token"]))
-            if token > self.token or (token == self.token and _holder(fact) != self._holder):
+            if token > self.token or (token == self.token and Holder.of(fact) != self._holder):
                 raise self._fenced()
 
     def write(self, facts: Mapping[str, dict[str, object] | None], *, held: bool = True) -> None:
@@ -122,7 +128,7 @@ class Lease:
         if fact is None:
             return 0
         token = int(str(fact.value["token"]))
-        holder = _holder(fact)
+        holder = Holder.of(fact)
         if not fact.value["held"] or holder.surely_gone():
             return token
         on_wait(f"{self.follower}: waiting up to {LEASE_SECONDS:.0f} s for the lease of {holder}")
@@ -147,8 +153,3 @@ class Lease:
         finally:
             consumer.close()
         return token
-
-
-def _holder(fact: Fact) -> Holder:
-    value = fact.value
-    return Holder(str(value["host"]), int(str(value["pid"])), float(str(value["started"])))

@@ -14,6 +14,7 @@ from typing import Any
 from confluent_kafka import TopicPartition
 
 from driftless.control import LEASE_SECONDS, Control, State, absorb
+from driftless.lease import Holder
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,14 @@ def answered(state: State, request: Request) -> dict[str, Any] | None:
 
 
 def is_running(state: State, follower: str, now: float) -> bool:
-    """Whether somebody runs the follower. `now`: the broker's time."""
+    """Whether somebody runs the follower. `now`: the broker's time.
+
+    Of a runner on this machine that was killed it is known at once; of another one, when its lease has run out.
+    """
     lease = state.facts.get(f"lease/{follower}")
-    return lease is not None and bool(lease.value["held"]) and now - lease.time <= LEASE_SECONDS
+    if lease is None or not lease.value["held"] or now - lease.time > LEASE_SECONDS:
+        return False
+    return not Holder.of(lease).surely_gone()
 
 
 class ControlReader:

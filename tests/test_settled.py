@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from driftless.control import LEASE_SECONDS, Fact, State
+from driftless.lease import Holder
 from driftless.status import settled
 
 NOW = 1000.0
 ENDED = {"state": "failed", "trouble": "the log was cut off; run `driftless apply`", "documents": 7}
+
+
+def held_by(holder: Holder) -> dict[str, object]:
+    return {"held": True, **vars(holder)}
 
 
 def state(**leases: float) -> State:
@@ -18,7 +23,7 @@ def state(**leases: float) -> State:
         "build/order/1/1": Fact(dict(ENDED), NOW, 4),
         "generation/order/1": Fact({"state": "failed"}, NOW, 5),
     }
-    facts |= {f"lease/{name.replace('_', ' ')}": Fact({"held": True}, at, 6) for name, at in leases.items()}
+    facts |= {f"lease/{name.replace('_', ' ')}": Fact(held_by(Holder.here()), at, 6) for name, at in leases.items()}
     return State(facts)
 
 

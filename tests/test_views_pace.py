@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from driftless.control import Fact, State
+from driftless.lease import Holder
 from jobs.views import pace
 from jobs.views.pace import AHEAD, PATIENCE, SLICE, Pace, furthest
 from tests.clock import Clock
@@ -60,7 +61,7 @@ def _state(*followers: tuple[str, str, int, str, int, bool]) -> State:
     for name, view, build, state, read, held in followers:
         facts[f"generation/{name}/1"] = Fact({"view": view, "build": build}, 1.0, 0)
         facts[f"follower/{name}/1"] = Fact({"state": state, "read_records": read}, 1.0, 0)
-        facts[f"lease/{name}"] = Fact({"held": held}, 999.0, 0)
+        facts[f"lease/{name}"] = Fact({"held": held, **vars(Holder.here())}, 999.0, 0)
     return State(facts)
 
 

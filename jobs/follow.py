@@ -34,8 +34,10 @@ FEW_OFFSETS = 3 * DRIVER_OFFSETS
 """Up to so many are applied by small slices: whoever reads the first need not wait for the last."""
 SLICE_SECONDS = 4.0
 """How long a slice may take before the next is no larger: bounds what is repeated after a crash or a stop."""
-IDLE_SECONDS, IDLE_MOST = 0.01, 0.04
-"""How long to wait before looking for changes again, and how long where several looks have found none."""
+IDLE_SECONDS, IDLE_MOST, IDLE_GROWTH = 0.01, 0.1, 1.1
+"""How long to wait before looking for changes again, and how long at most where looks have found none: each waits a
+tenth longer than the one before, so a change is seen late by a tenth of the time that it was waited for.
+"""
 RETRY_SECONDS = 5.0
 STORE_SECONDS = 10.0
 """How often a store is asked for what it must be set to: it may be changed while it is written to."""
@@ -238,7 +240,7 @@ class Follow:
             self._at_head = time.time()
             if self.again is None or self.again.done:
                 self.stop.wait(self._idle)
-                self._idle = min(2 * self._idle, IDLE_MOST)
+                self._idle = min(IDLE_GROWTH * self._idle, IDLE_MOST)
         self._step_again()
         self._check_away()
         self._tell_what_holds_up()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.chaos.__main__ import plan
 from tests.chaos.faults import FAULTS
+from tests.chaos.fight import plan
 from tests.chaos.named import PAGE, named
 
 

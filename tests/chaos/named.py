@@ -1,4 +1,4 @@
-"""`python -m tests.chaos.named`: run the tests that docs/guarantees.md names for the faults of the catalogue."""
+"""`python -m tests.chaos.named`: the campaign, and beside it the tests that docs/guarantees.md names for the faults."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.case import seed
+from tests.chaos.case import test_every_follower_equals_the_source_after_faults_of_every_kind as campaign
+from tests.chaos.fight import announce, plan
+
+LONGEST = ("chaos/case.py", "chain/test_kills.py")
+"""Begun first, so that no worker is alone with one at the end."""
 PAGE = Path(__file__).parent.parent.parent / "docs" / "guarantees.md"
 
 
@@ -18,8 +24,9 @@ def named(page: str) -> list[tuple[str, str]]:
 
 
 def main() -> int:
-    found = named(PAGE.read_text(encoding="utf-8"))
-    files = dict.fromkeys(f"tests/{file}" for file, _ in found)
+    found = [("chaos/case.py", campaign.__name__), *named(PAGE.read_text(encoding="utf-8"))]
+    files = dict.fromkeys(f"tests/{file}" for file in (*LONGEST, *(file for file, _ in found)))
+    announce(seed(), plan(seed()))
     several = ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
     return int(pytest.main([*several, *files, "-k", " or ".join(test for _, test in found), *sys.argv[1:]]))
 

@@ -8,6 +8,7 @@ from json import JSONDecoder
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
 import orjson
 import pyarrow as pa
 
@@ -32,11 +33,11 @@ def read(server: Server, alias: str, keys: Sequence[str]) -> pa.RecordBatch:
     ids = list(wanted)
     for start in range(0, len(ids), _PAGE):
         _, answer = server.call("POST", f"/{alias}/_mget", {"ids": ids[start : start + _PAGE]})
-        for entry, document in hits(answer, "docs"):
-            if "error" in entry:
-                raise SinkUnavailable(f"`{alias}` cannot be read now: {reason(entry['error'])}")
-            if document is not None:
-                rows.append((wanted[entry["_id"]], entry["_version"], document))
+        for hit in hits(answer, "docs"):
+            if hit.error is not None:
+                raise SinkUnavailable(f"`{alias}` cannot be read now: {reason(hit.error)}")
+            if (document := hit.document) is not None:
+                rows.append((wanted[hit.id], hit.version, document))
     return batch(rows)
 
 
@@ -72,14 +73,53 @@ def _pages(server: Server, moment: str) -> Iterator[pa.RecordBatch]:
         status, answer = server.call("POST", "/_search?allow_partial_search_results=false", body, ok={404})
         if status == 404:
             raise SinkUnavailable("OpenSearch forgot the moment that was scanned; scan again from the start")
-        rows: list[tuple[str, int, str]] = []
-        for entry, document in hits(answer, "hits"):
-            rows.append((entry["_id"], entry["_version"], document or ""))
-            body["search_after"] = entry["sort"]
-        if not rows:
+        found = hits(answer, "hits")
+        if not found:
             return
-        yield batch(rows)
-        body["size"] = max(1, min(_LARGEST_PAGE, _PAGE_LENGTH * len(rows) // len(answer)))
+        yield batch([(hit.id, hit.version, hit.document or "") for hit in found])
+        body["search_after"] = found[-1].sort
+        body["size"] = max(1, min(_LARGEST_PAGE, _PAGE_LENGTH * len(found) // len(answer)))
+
+
+class Hit(msgspec.Struct, rename={"id": "_id", "version": "_version", "source": "_source"}):
+    """An entry of a `_mget` or `_search` answer. `source`: its document as it stands there, or empty."""
+
+    id: str
+    version: int = 0
+    source: msgspec.Raw = msgspec.Raw()
+    sort: list[int] = []
+    error: dict[str, Any] | None = None
+
+    @property
+    def document(self) -> str | None:
+        return bytes(self.source).decode("utf-8", "surrogatepass") or None
+
+
+class _Hits(msgspec.Struct):
+    hits: list[Hit]
+
+
+class _Found(msgspec.Struct):
+    hits: _Hits
+
+
+class _Docs(msgspec.Struct):
+    docs: list[Hit]
+
+
+_found, _docs = msgspec.json.Decoder(_Found).decode, msgspec.json.Decoder(_Docs).decode
+
+
+def hits(answer: str, name: str) -> list[Hit]:
+    """The entries of the array `name`, `docs` or `hits`, of a `_mget` or `_search` answer.
+
+    The server copies a stored document into its answer byte by byte, so cutting it out there keeps every digit;
+    reading and writing it anew would not.
+    """
+    try:
+        return _docs(answer).docs if name == "docs" else _found(answer).hits.hits
+    except msgspec.DecodeError:  # half a surrogate, which Python's own reader lets pass
+        return list(_cut_out(answer, name))
 
 
 def _integer(digits: str) -> int | str:
@@ -90,20 +130,15 @@ def _integer(digits: str) -> int | str:
 _read = JSONDecoder(parse_int=_integer, strict=False).raw_decode
 
 
-def hits(answer: str, name: str) -> Iterator[tuple[dict[str, Any], str | None]]:
-    """Each entry of the array `name` of a `_mget` or `_search` answer, and its document's text (None: no document).
-
-    The server copies a stored document into its answer byte by byte, so cutting it out there keeps every digit;
-    reading and writing it anew would not. Inside a JSON string a quote is escaped, so `"_source":` first appears where
-    an entry's own document starts.
-    """
+def _cut_out(answer: str, name: str) -> Iterator[Hit]:
+    """Inside a JSON string a quote is escaped, so `"_source":` first appears where an entry's own document starts."""
     at = answer.index(f'"{name}":[') + len(name) + 4
     while answer[at] != "]":
         entry, end = _read(answer, at)
+        hit = Hit(entry["_id"], entry.get("_version", 0), sort=entry.get("sort", []), error=entry.get("error"))
         if "_source" in entry:
             start = answer.index(_SOURCE, at) + len(_SOURCE)
             stop = answer.rindex(',"sort":', start, end) if "sort" in entry else end - 1
-            yield entry, answer[start:stop]
-        else:
-            yield entry, None
+            hit.source = msgspec.Raw(answer[start:stop])
+        yield hit
         at = end + (answer[end] == ",")

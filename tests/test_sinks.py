@@ -246,17 +246,22 @@ def test_reasons_hold_no_values(error: dict[str, object], expected: str) -> None
     assert reason(error) == expected
 
 
-def test_documents_are_cut_out_of_answers_as_they_are() -> None:
-    found = '{"_id":"b","_version":9223372036854775807,"found":true,"_source":{"n": 1.10,"sort":[2]}}'
-    mget = '{"docs":[{"_id":"a\\"_source\\":","found":false},' + found + "]}"
-    assert [(entry["_id"], entry.get("_version"), text) for entry, text in hits(mget, "docs")] == [
-        ('a"_source":', None, None),
-        ("b", 9223372036854775807, '{"n": 1.10,"sort":[2]}'),
+@pytest.mark.parametrize("more", ["", r"\ud800", "\x01"], ids=["usual", "half a surrogate", "a control character"])
+def test_documents_are_cut_out_of_answers_as_they_are(more: str) -> None:
+    document = f'{{"n": 1.10,"sort":[2],"_source":"{more}"}}'
+    mget = (
+        '{"docs":[{"_id":"a\\"_source\\":","found":false},{"_index":"x","_id":"c","error":{"type":"t","reason":"r"}},'
+        f'{{"_id":"b","_version":9223372036854775807,"found":true,"_source":{document}}}]}}'
+    )
+    assert [(hit.id, hit.version, hit.document, hit.error) for hit in hits(mget, "docs")] == [
+        ('a"_source":', 0, None, None),
+        ("c", 0, None, {"type": "t", "reason": "r"}),
+        ("b", 9223372036854775807, document, None),
     ]
-    found = '{"_id":"1","_version":3,"_source":{"_source":{},"sort":[]},"sort":[7]}'
+    found = f'{{"_id":"1","_version":3,"_source":{document},"sort":[7]}}'
     search = '{"pit_id":"x","hits":{"max_score":null,"hits":[' + found + "]}}"
-    assert [(entry["sort"], text) for entry, text in hits(search, "hits")] == [([7], '{"_source":{},"sort":[]}')]
-    assert list(hits('{"hits":{"hits":[]}}', "hits")) == []
+    assert [(hit.sort, hit.version, hit.document) for hit in hits(search, "hits")] == [([7], 3, document)]
+    assert hits('{"hits":{"hits":[]}}', "hits") == []
 
 
 # -- trying again -----------------------------------------------------------------------------------------------

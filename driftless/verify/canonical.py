@@ -9,6 +9,7 @@ import json
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import orjson
 
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
@@ -71,5 +72,5 @@ def _constant(text: str) -> Any:
     raise ValueError(f"{text} is no JSON")
 
 
-_usual = json.JSONDecoder(parse_float=_number, parse_constant=_constant).decode
+_usual = msgspec.json.Decoder(float_hook=_number).decode
 _careful = json.JSONDecoder(parse_float=_number, parse_int=_number, parse_constant=_constant).decode

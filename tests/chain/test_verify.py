@@ -124,7 +124,7 @@ def no_false_alarm(pipeline: Pipeline, run: int) -> None:
 @pytest.mark.usefixtures("job")
 @pytest.mark.parametrize("run", range(2))
 def test_no_false_alarm_while_everybody_writes(pipeline: Pipeline, run: int) -> None:
-    """`make soak` makes 100 of these."""
+    """`make soak` makes 100 of these, in test_verify_often.py."""
     no_false_alarm(pipeline, run)
 
 

@@ -11,6 +11,8 @@ import psycopg
 
 from tests.chain.test_views import Writers
 
+PAUSE = 0.05
+"""Between two transactions of a writer: some 60 a second in all, which leaves the tests beside it their share."""
 RETRIED = (psycopg.OperationalError, psycopg.errors.Error)
 _STATEMENTS = (
     "update counters set n = n + 1 where id = 1 + (random() * 1000)::int % 5",
@@ -42,13 +44,13 @@ class Load:
             self._ended.wait(0.2)
 
     def _orders(self, connection: psycopg.Connection, rng: random.Random) -> None:
-        while not self._ended.wait(0.03):
+        while not self._ended.wait(PAUSE):
             Writers._change(connection, rng, rng.randrange(1, 201), rng.randrange(1, 6))
             connection.rollback() if rng.random() < 0.1 else connection.commit()
             self.done["orders"] += 1
 
     def _rows(self, connection: psycopg.Connection, rng: random.Random) -> None:
-        while not self._ended.wait(0.02):
+        while not self._ended.wait(PAUSE):
             connection.execute(rng.choice(_STATEMENTS).format(n=1000 + self.done["rows"]).encode())
             connection.commit()
             self.done["rows"] += 1

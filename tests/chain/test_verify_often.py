@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(7200)]
 
 VIEWS = ("thing", "pair", "token", "some")
 RUNS = int(os.environ.get("DRIFTLESS_VERIFY_RUNS") or 100)
+PAUSE = 0.2
+"""Between two transactions of a writer. The log keeps ten minutes of them, and is read from its floor every time."""
 AS_FAST_AS_IT_CAN = ("--every", "0", "--source-rate", "1000000", "--follower-rate", "1000000")
 
 
@@ -28,7 +30,7 @@ def test_no_false_alarm(pipeline: Pipeline) -> None:
     names = [name for view in VIEWS for name in pipeline.of(view)]
     running(pipeline)
     pipeline.wait()  # what is not built yet is not compared
-    with Writer(pipeline.dsn, seed := random.randrange(10**6)) as writer:
+    with Writer(pipeline.dsn, seed := random.randrange(10**6), pause=PAUSE) as writer:
         job = pipeline.here.start("verify", *names, "--continuous", *AS_FAST_AS_IT_CAN, "--json")
         try:
             for turn in range(1, RUNS // len(VIEWS) + 1):
@@ -39,7 +41,7 @@ def test_no_false_alarm(pipeline: Pipeline) -> None:
             written = Counter(writer.done)
         finally:
             job.destroy()
-    assert sum(written.values()) > 100 * RUNS, written
+    assert sum(written.values()) > 20 * RUNS, written
 
 
 def _said(job: Job, turn: int) -> Any:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 
 import psutil
@@ -35,8 +37,16 @@ def clean_up() -> None:
         owner = re.match(r"test-(\d+)", folder.name)
         if owner and (owner[1] == OWNER or not psutil.pid_exists(int(owner[1]))):
             _kill(owner[1])
+            unmount(folder)
             Stack(folder.name).destroy()
     _kill(OWNER)
+
+
+def unmount(folder: Path) -> None:
+    """Take away the disks of tests that were ended in the midst of it: a folder in use cannot be removed."""
+    for disk in psutil.disk_partitions(all=True):
+        if Path(disk.mountpoint).is_relative_to(folder):
+            subprocess.run(["umount", "--lazy", disk.mountpoint], check=False)
 
 
 def _kill(owner: str) -> None:

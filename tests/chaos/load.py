@@ -11,8 +11,8 @@ import psycopg
 
 from tests.chain.test_views import Writers
 
-PAUSE = 0.05
-"""Between two transactions of a writer: some 60 a second in all, which leaves the tests beside it their share."""
+PAUSE = 0.08
+"""Between two transactions of a writer: some 35 a second in all, which leaves the tests beside it their share."""
 RETRIED = (psycopg.OperationalError, psycopg.errors.Error)
 _STATEMENTS = (
     "update counters set n = n + 1 where id = 1 + (random() * 1000)::int % 5",

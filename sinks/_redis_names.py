@@ -89,7 +89,7 @@ class Template:
             return None
         values: list[str] = [""] * len(self.columns)
         for position, value in zip(self.positions, found.groups(), strict=True):
-            values[position] = unquote(value)
+            values[position] = unquote(value) if "%" in value else value
         return values[0] if len(values) == 1 else orjson.dumps(values).decode()
 
     def _composite(self, key: str) -> str:
@@ -108,7 +108,8 @@ class Template:
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
         escapes = "|".join(f"%{ord(char):02X}" for char in self._escaped)
-        value = f"((?:[^{re.escape(self._escaped)}]|{escapes})*)"
+        plain = f"[^{re.escape(self._escaped)}]*"
+        value = f"({plain}(?:(?:{escapes}){plain})*)"
         return re.compile(re.escape(self.prefix) + "".join(value + re.escape(part) for part in self.parts), re.DOTALL)
 
 

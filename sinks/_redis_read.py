@@ -18,6 +18,8 @@ from sinks._retry import attempts
 
 _READ = Script("read.lua")
 _PAGE = 1000
+_DIGITS = 19
+"""Of a version, with which every record begins."""
 Found = tuple[str | None, int, str]
 """A document's text (None: absent), its version (0: not ours), and the key's text where the name does not tell it."""
 
@@ -86,11 +88,11 @@ class Reader:
 
     def _one(self, document: Any, record: bytes | None) -> Found:
         """Behind the record's blank: the key's text, if it has several columns, and what the format keeps beside."""
-        stored = (record or b"").decode()
-        about = stored.partition(" ")[2]
+        stored = record or b"0"
+        about = stored.decode().partition(" ")[2] if len(stored) > _DIGITS else ""
         end = _end_of_array(about) if self._composite and about else 0
         text = None if document is None else self._format.text(document, about[end:])
-        return text, int(stored[:19] or 0), about[:end]
+        return text, int(stored[:_DIGITS]), about[:end]
 
 
 def _end_of_array(text: str) -> int:

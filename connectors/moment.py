@@ -52,13 +52,11 @@ class Moment:
             while page := cursor.fetchmany(_PAGE):
                 yield page
 
-    def count(self, table: str) -> int:
-        """About how many rows a table has, as Postgres estimates it: for progress alone."""
+    def count(self, statement: str) -> int:
+        """About how many documents a statement gives, as Postgres plans it: for progress alone."""
         with _answers(self._connection):
-            found = self._connection.execute(
-                "select greatest(reltuples, 0)::bigint from pg_class where oid = %s::regclass", (table,)
-            ).fetchone()
-        return int(found[0]) if found else 0
+            plan = self._connection.execute(f"explain (format json) {statement}".encode()).fetchone()
+        return int(plan[0][0]["Plan"]["Plan Rows"]) if plan else 0
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -172,9 +172,22 @@ class Proof:
 
     def _first(self) -> dict[str, dict[str, int]]:
         verdict, targets = self._verdict, self._subject.targets
-        cut = self._cut(None)
-        items = self._scan_all([target for target in targets if not target.trouble])
+        ended = threading.Event()
+        scans: dict[str, Future[Spool]] = {}
+        with _beside(len(targets)) as pool:
+
+            def begin() -> None:
+                """At once, and beside the source and the log: each of them waits for a server most of the time."""
+                scans.update({t.follower: pool.submit(self._scan, t, ended) for t in targets if not t.trouble})
+
+            try:
+                cut = self._cut(None, begin)
+                items = {name: scan.result() for name, scan in scans.items()}
+            finally:
+                ended.set()
         self._read_to_the_end()
+        for spool in items.values():
+            spool.rename(self._log.aliases)
         verdict.source_documents = cut.source.rows
         verdict.documents = dict.fromkeys(items, 0)
         found: dict[str, list[Found]] = {LOG: [], **{name: [] for name in items}}
@@ -191,25 +204,16 @@ class Proof:
         return {
             scope: named
             for scope, some in found.items()
-            if (named := self._named(scope, some, [self._log.spool, cut.source, *items.values()]))
+            if (named := self._named(scope, some, [*items.values(), cut.source, self._log.spool]))
         }
-
-    def _scan_all(self, targets: Sequence[Target]) -> dict[str, Spool]:
-        """Everything that each follower shows. At once: while one's store looks for documents, another's are read."""
-        ended = threading.Event()
-        with _beside(len(targets)) as pool:
-            try:
-                scans = {target.follower: pool.submit(self._scan, target, ended) for target in targets}
-                return {name: scan.result() for name, scan in scans.items()}
-            finally:
-                ended.set()
 
     def _scan(self, target: Target, ended: threading.Event) -> Spool:
         """Everything that a follower shows, from the beginning again where it is switched meanwhile."""
         for attempt in range(SCANS):
-            step = self._step(target.follower, self._log.spool.rows)
+            step = self._step(target.follower)
             path = self._path(f"{target.follower}-{attempt}")
             try:
+                step.total = target.sink.count(target.generation)
                 batches = takewhile(lambda _: not ended.is_set(), target.sink.scan(target.generation))
                 return self._read(target, batches, path, step, by_value=False)
             except SinkUnavailable:
@@ -219,7 +223,7 @@ class Proof:
         raise AssertionError
 
     def _named(self, scope: str, some: list[Found], spools: list[Spool]) -> dict[str, int]:
-        """Keys by name; those beyond what can be looked at again are counted at once."""
+        """Keys by name, of the last spool that tells it; those beyond what is looked at again are counted at once."""
         keys = np.concatenate([found.keys for found in some])
         problems = np.concatenate([found.problems for found in some])
         if len(keys) > MOST_AGAIN:
@@ -280,28 +284,36 @@ class Proof:
 
     # -- what both have in common -------------------------------------------------------------------------------
 
-    def _cut(self, keys: Sequence[str] | None) -> _Cut:
+    def _cut(self, keys: Sequence[str] | None, reached: Callable[[], None] = lambda: None) -> _Cut:
+        """Of these keys, or of all. `reached`: called as soon as the followers have applied the position."""
         subject, means, log = self._subject, self._means, self._subject.log
         self._verdict.cuts += 1
-        step = self._step("source" if keys is None else "source, again", subject.rows if keys is None else len(keys))
         topics = {log.topic: log.partitions, **subject.beside}
         lo = means.kafka.written_ends(topics)
         with means.source.moment(means.report) as moment, _beside() as pool:
             self._verdict.lsn = self._verdict.lsn or moment.lsn
             marker = means.source.mark()
+            if keys is None:
+                step = self._step("source", moment.count(subject.statement))
+            else:
+                step = self._step("source, again", len(keys))
             pace = Pace(means.source_rate)
             reading = pool.submit(read_source, subject, moment, self._path("source"), pace, step, keys)
             means.reached.in_kafka(marker)
+            hi = self._ends(topics)
+            self._await(marker)
             if subject.skips:
-                self._await(marker)
-            hi = {topic: means.kafka.decided_ends(topic, partitions) for topic, partitions in topics.items()}
+                hi = self._ends(topics)
+            reached()
             first, last = lo[log.topic], hi[log.topic]
             if subject.beside:
                 first, last = boundary.find(means.kafka, log.topic, moment.lsn, lo, hi)
             self._log.read_on()
             source = reading.result()
-        self._await(marker)
         return _Cut(first, last, source)
+
+    def _ends(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
+        return {topic: self._means.kafka.decided_ends(topic, partitions) for topic, partitions in topics.items()}
 
     def _read_to_the_end(self) -> None:
         """Whatever the followers' documents were made of is known then, and what of it their stores refused."""
@@ -319,7 +331,7 @@ class Proof:
         self, target: Target, batches: Iterator[pa.RecordBatch], path: Path, step: Step, *, by_value: bool
     ) -> Spool:
         pace = Pace(self._means.follower_rate)
-        return read_items(target, batches, path, pace, step, self._log.aliases, by_value=by_value)
+        return read_items(target, batches, path, pace, step, by_value=by_value)
 
     def _history(self, cut: _Cut, only: Hashes | None = None, part: int = 0, parts: int = 1) -> judge.History:
         columns = self._log.spool.load("hash", *_RECORD, only=only, part=part, parts=parts)

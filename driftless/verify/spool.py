@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,12 @@ class Spool:
         self._schema = schema
         self._parts = [self._part(number) for number in range(parts)]
         self._writer: pa.RecordBatchStreamWriter | None = None
+        self._renamed = np.empty((2, 0), np.int64)
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """From now on what is here under one key has the hash of another; `keys` still tells it as it was written."""
+        pairs = np.stack([hashes(list(names)), hashes(list(names.values()))])
+        self._renamed = pairs[:, np.argsort(pairs[0])]
 
     def append(self, columns: dict[str, Any]) -> None:
         if self._writer is None:
@@ -70,7 +76,10 @@ class Spool:
         for part in self._parts:
             with pa.OSFile(str(part), "r") as file, pa.ipc.open_stream(file) as stream:
                 for batch in stream:
-                    yield {name: _column(batch.column(name)) for name in names}
+                    columns = {name: _column(batch.column(name)) for name in names}
+                    if "hash" in columns and self._renamed.size:
+                        columns["hash"] = _replaced(columns["hash"], *self._renamed)
+                    yield columns
 
     def load(self, *names: str, only: Hashes | None = None, part: int = 0, parts: int = 1) -> dict[str, Any]:
         """Whole columns of numbers; of these key hashes alone, or of one part of all by them."""
@@ -104,6 +113,12 @@ def choose(hashes: Hashes, only: Hashes | None, part: int, parts: int) -> npt.ND
     if only is not None:
         return np.isin(hashes, only)
     return None if parts == 1 else hashes.view(np.uint64) % np.uint64(parts) == np.uint64(part)
+
+
+def _replaced(values: Hashes, before: Hashes, after: Hashes) -> Hashes:
+    """Each value that is among `before`, which is sorted, as its counterpart in `after`."""
+    at = np.minimum(np.searchsorted(before, values), len(before) - 1)
+    return np.where(before[at] == values, after[at], values)
 
 
 def _column(array: Any) -> Any:

@@ -104,16 +104,13 @@ def read_items(
     path: Path,
     pace: Pace,
     step: Step,
-    aliases: dict[str, str],
     *,
     by_value: bool,
 ) -> Spool:
-    """A follower's documents, as `scan` or `read` gives them. `by_value`: whatever their text looks like."""
+    """A follower's documents, under the keys that `scan` and `read` give. `by_value`: whatever their text is like."""
     spool = Spool(path, ITEMS)
     for batch in batches:
         names, texts = _texts(batch)
-        if aliases:
-            names = [aliases.get(name, name) for name in names]
         looked = by_value or not target.keeps_text
         canon = hash_documents(texts) if looked else np.full(len(texts), ABSENT)
         columns = {

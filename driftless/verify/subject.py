@@ -21,6 +21,8 @@ class Moment(Protocol):
     @property
     def lsn(self) -> int: ...
 
+    def count(self, statement: str) -> int: ...
+
     def documents(self, statement: str, keys: Sequence[str] | None = None) -> Iterator[list[tuple[str, str]]]: ...
 
 
@@ -70,11 +72,10 @@ class Target:
 class Subject:
     """`stage`: what the log is called in a report, `table-log` or `view-log`. `statement`: gives the source's side.
 
-    `rows`: about how many there are. `beside`: topics, with how many partitions, whose records tell where transactions
-    ended; none where the log's own do not. `skips`: the log need not tell every state of a document, as a view's.
-    `overtaken`: whether the log has begun anew. `columns`: of the table, where the subject is one.
-    `again`: has the source's rows of some keys written into the log once more; None where nobody can. `builders`: of a
-    view's log, who writes it.
+    `beside`: topics, with how many partitions, whose records tell where transactions ended; none where the log's own do
+    not. `skips`: the log need not tell every state of a document, as a view's. `overtaken`: whether the log has begun
+    anew. `columns`: of the table, where the subject is one. `again`: has the source's rows of some keys written into
+    the log once more; None where nobody can. `builders`: of a view's log, who writes it.
     """
 
     name: str
@@ -82,7 +83,6 @@ class Subject:
     statement: str
     log: TopicLog
     history: History
-    rows: int = 0
     beside: Mapping[str, int] = field(default_factory=dict)
     skips: bool = False
     overtaken: Callable[[State], bool] = lambda _: False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 from collections import Counter
 from typing import Any
@@ -42,6 +43,8 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
         "select n, 'note ' || n, n, n * 1.10 from generate_series(1000, %s) n",
         (999 + QUIET,),
     )
+    # Of more than the 512 bytes that OpenSearch takes for a key.
+    source.execute(f"insert into {PAIRS.table} (region, n) values (repeat('w', 600), 0)".encode())
     source.execute("create table docs (id int primary key, title text, extra jsonb)")
     wide = "(select jsonb_object_agg('f' || n, n) from generate_series(1, 40) n)"
     source.execute(
@@ -85,7 +88,13 @@ def found(said: dict[str, Any]) -> dict[str, tuple[str, str]]:
 @pytest.mark.usefixtures("job")
 def test_what_is_right_is_in_sync(pipeline: Pipeline, source: psycopg.Connection) -> None:
     before = pipeline.lsn()
-    said = verify(pipeline)
+    source.execute("analyze")
+    done = pipeline.here("verify", "--json", "--source-rate", "100", seconds=400)
+    assert done.code == 0, (done.out, done.err)
+    things = source.execute("select count(*) from things").fetchone()
+    assert things is not None
+    assert re.search(rf"^thing: source: reading at \d+ of {things[0]} records$", done.err, re.MULTILINE), done.err
+    said = {follower["name"]: follower for follower in done.json()["followers"]}
     assert said.keys() == pipeline.sync["followers"].keys()
     for name, follower in said.items():
         assert follower.keys() == FIELDS

@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -111,6 +112,27 @@ def asleep(number: int) -> Iterator[int]:
         for each in family:
             with suppress(psutil.NoSuchProcess):
                 each.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def slowed(number: int) -> Iterator[None]:
+    """A process works for a tenth of the time meanwhile."""
+    process, ended = psutil.Process(number), threading.Event()
+
+    def hinder() -> None:
+        with suppress(psutil.NoSuchProcess):
+            while not ended.wait(0.03):
+                process.send_signal(signal.SIGSTOP)
+                ended.wait(0.27)
+                process.send_signal(signal.SIGCONT)
+
+    thread = threading.Thread(target=hinder, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 @contextmanager

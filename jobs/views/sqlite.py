@@ -136,12 +136,14 @@ class SqliteRows:
     ) -> None:
         with self._readable():
             number = self._fact("number") + 1
-            if swept or cut is not None or not self._fact("filling"):
+            if swept or not self._fact("filling"):
                 self._end_filling()
                 self._change(changes, number, swept or {}, now)
             else:
                 for name, rows in changes:
                     self._connection.executemany(intake.fill(self._layout.tables[name], self._here, now), rows)
+                if cut is not None:
+                    self._end_filling()
             self._connection.executemany(
                 "INSERT OR REPLACE INTO positions VALUES (?, ?, ?)",
                 [(topic, partition, position) for (topic, partition), position in positions.items()],

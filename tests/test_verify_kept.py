@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -131,6 +133,21 @@ def test_there_is_nothing_to_go_on_with_for_others_or_after_an_hour(
     monkeypatch.setattr(kept_module, "KEPT_SECONDS", -1.0)
     with pytest.raises(ConfigError, match="too long ago"):
         Kept(tmp_path, ASKED, resume=True)
+
+
+def test_what_a_killed_verify_left_is_removed_by_the_next_after_a_day(tmp_path: Path) -> None:
+    def left(name: str, hours: float) -> Path:
+        file = tmp_path / name / "0" / "log"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"rows")
+        for path in (file, file.parent, file.parent.parent):
+            os.utime(path, (time.time() - hours * 3600,) * 2)
+        return file
+
+    old, recent = left("killed", 25), left("under way", 23)
+    Kept(tmp_path, ASKED, resume=False).close()
+    assert not old.parent.parent.exists()
+    assert recent.read_bytes() == b"rows"
 
 
 def test_two_at_once_do_not_meet(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from driftless.verify.spool import save, seed
 
 KEPT_SECONDS = 3600.0
 """Where more time has passed, the log may have forgotten too much of what has come since."""
+ABANDONED_SECONDS = 24 * 3600.0
+"""What nobody has written in for so long is of a process that was killed."""
 
 
 class Kept:
@@ -31,6 +33,9 @@ class Kept:
         """`asked`: what is compared, and how. Raises ConfigError where there is nothing to go on with."""
         name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for folder in home.iterdir():
+            if folder.is_dir() and time.time() - _written(folder) > ABANDONED_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)
         self.folder = home / name
         self.reports: dict[str, Report] = {}
         self._lock = (home / f"{name}.lock").open("w")
@@ -51,7 +56,7 @@ class Kept:
         state = self.folder / "state.json"
         try:
             found: dict[str, Any] = json.loads(state.read_text(encoding="utf-8"))
-            at = max(path.stat().st_mtime for path in self.folder.rglob("*"))
+            at = _written(self.folder)
         except (OSError, ValueError):
             raise ConfigError(
                 "there is no interrupted verify of these followers to go on with",
@@ -85,3 +90,11 @@ class Kept:
 
     def close(self) -> None:
         self._lock.close()
+
+
+def _written(folder: Path) -> float:
+    """When something was last written there, in seconds since 1970; of what goes away meanwhile, now."""
+    try:
+        return max(path.stat().st_mtime for path in (folder, *folder.rglob("*")))
+    except OSError:
+        return time.time()

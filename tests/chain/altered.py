@@ -23,7 +23,7 @@ class Altered(Job):
         super().__init__(command, folder=pipeline.here.folder, environment=environment, log=log)
         pipeline.here.jobs.append(self)
 
-    def die(self) -> None:
+    def die(self, seconds: float = 120) -> None:
         """Return when it has died where it was to; what it started must end by itself."""
-        code = self.wait(120)
+        code = self.wait(seconds)
         assert code == -signal.SIGKILL, f"it was never at its step, and ended with {code}: {self.output()}"

@@ -300,10 +300,10 @@ class Proof:
             pace = Pace(means.source_rate)
             reading = pool.submit(read_source, subject, moment, self._path("source"), pace, step, keys)
             means.reached.in_kafka(marker)
-            hi = self._ends(topics)
-            self._await(marker)
             if subject.skips:
-                hi = self._ends(topics)
+                self._await(marker)
+            hi = {topic: means.kafka.decided_ends(topic, partitions) for topic, partitions in topics.items()}
+            self._await(marker)
             reached()
             first, last = lo[log.topic], hi[log.topic]
             if subject.beside:
@@ -311,9 +311,6 @@ class Proof:
             self._log.read_on()
             source = reading.result()
         return _Cut(first, last, source)
-
-    def _ends(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
-        return {topic: self._means.kafka.decided_ends(topic, partitions) for topic, partitions in topics.items()}
 
     def _read_to_the_end(self) -> None:
         """Whatever the followers' documents were made of is known then, and what of it their stores refused."""

@@ -6,10 +6,10 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import psutil
@@ -17,6 +17,7 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from bench.meanwhile import meanwhile
 from stack import Stack
 from tests.compare import OpenSearch
 from tests.pipeline import Job, Pipeline, until
@@ -117,22 +118,17 @@ def asleep(number: int) -> Iterator[int]:
 @contextmanager
 def slowed(number: int) -> Iterator[None]:
     """A process works for a tenth of the time meanwhile."""
-    process, ended = psutil.Process(number), threading.Event()
+    process = psutil.Process(number)
 
-    def hinder() -> None:
+    def hinder(ended: Event) -> None:
         with suppress(psutil.NoSuchProcess):
             while not ended.wait(0.03):
                 process.send_signal(signal.SIGSTOP)
                 ended.wait(0.27)
                 process.send_signal(signal.SIGCONT)
 
-    thread = threading.Thread(target=hinder, daemon=True)
-    thread.start()
-    try:
+    with meanwhile(hinder):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 @contextmanager

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from threading import Event
 from typing import Any
 
 import psycopg
@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from bench.meanwhile import meanwhile
 from stack import Stack
 from tests.chain.conftest import MakePipeline, running
 from tests.compare import View
@@ -60,27 +61,17 @@ def parts(pipeline: Pipeline, source: psycopg.Connection) -> None:
 @contextmanager
 def busy(pipeline: Pipeline, *statements: str) -> Iterator[None]:
     """Run these again and again beside what is tested; `{n}` counts up from a million."""
-    ended, errors = threading.Event(), list[BaseException]()
 
-    def change() -> None:
-        try:
-            with psycopg.connect(pipeline.dsn, autocommit=True) as connection:
-                n = 1_000_000
-                while not ended.wait(0.005):
-                    n += 1
-                    for statement in statements:
-                        connection.execute(statement.format(n=n).encode())
-        except psycopg.Error as exc:
-            errors.append(exc)
+    def change(ended: Event) -> None:
+        with psycopg.connect(pipeline.dsn, autocommit=True) as connection:
+            n = 1_000_000
+            while not ended.wait(0.005):
+                n += 1
+                for statement in statements:
+                    connection.execute(statement.format(n=n).encode())
 
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
+    with meanwhile(change):
         yield
-    finally:
-        ended.set()
-        thread.join()
-    assert not errors, errors
 
 
 def stopped(pipeline: Pipeline) -> None:

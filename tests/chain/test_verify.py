@@ -14,7 +14,7 @@ import pytest
 from tests.chain.conftest import MakePipeline, running
 from tests.chain.corrupt import InCache, InSearch, InTopic
 from tests.compare import OpenSearch, Redis, View
-from tests.pipeline import Pipeline, until
+from tests.pipeline import Pipeline, Result, until
 from tests.writer import Rows, Writer, large, row, targets
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
@@ -70,10 +70,15 @@ def verify(pipeline: Pipeline, *arguments: str, code: int | None = None) -> dict
     """What `verify --json` says of each follower."""
     done = pipeline.here("verify", *arguments, "--json", seconds=400)
     assert done.out, f"verify said nothing and ended with {done.code}: {done.err}"
-    said = {follower["name"]: follower for follower in done.json()["followers"]}
+    said = by_name(done)
     wanted = 0 if all(follower["in_sync"] for follower in said.values()) else 1
     assert done.code == wanted if code is None else done.code == code, done.err
     return said
+
+
+def by_name(done: Result) -> dict[str, dict[str, Any]]:
+    """What `verify --json` has said of each follower."""
+    return {follower["name"]: follower for follower in done.json()["followers"]}
 
 
 def found(said: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -94,7 +99,7 @@ def test_what_is_right_is_in_sync(pipeline: Pipeline, source: psycopg.Connection
     things = source.execute("select count(*) from things").fetchone()
     assert things is not None
     assert re.search(rf"^thing: source: reading at \d+ of {things[0]} records$", done.err, re.MULTILINE), done.err
-    said = {follower["name"]: follower for follower in done.json()["followers"]}
+    said = by_name(done)
     assert said.keys() == pipeline.sync["followers"].keys()
     for name, follower in said.items():
         assert follower.keys() == FIELDS
@@ -290,7 +295,7 @@ def test_it_goes_on_where_it_was_interrupted(pipeline: Pipeline) -> None:
     done = pipeline.here(*asked, "--resume", "--json", seconds=300)
     assert done.code == 0, done.err
     assert "compared before it was interrupted: pair-cache" in done.err
-    said = {follower["name"]: follower for follower in done.json()["followers"]}
+    said = by_name(done)
     assert said["pair-cache"]["lsn"] == first == proven("pair-cache")
     assert _number(said["thing-cache"]["lsn"]) > _number(first)
     done = pipeline.here(*asked, "--resume")

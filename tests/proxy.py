@@ -10,9 +10,12 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
+from tests.network import Network
+
 
 class Proxy:
-    """Stands between a client and a server on 127.0.0.1; the client uses `url`.
+    """Stands between a client and a server on 127.0.0.1; the client uses `url`. For one in a `network` of its own it
+    has the server's port.
 
     `lose_reply_to(mark)`: the next request that holds `mark` reaches the server, and when the server has answered, the
     connection is cut instead: it landed, and the answer was lost. `refuse`: as if the server were down, until `accept`.
@@ -21,10 +24,11 @@ class Proxy:
     `delayed` those that came late; `refuse` gives the connections that it cut.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, network: Network | None = None) -> None:
         self._target = urlsplit(url)
+        self.network = network
         self._listener: socket.socket | None = None
-        self._port = 0
+        self._port = self._target.port or 0 if network else 0
         self._mark = b""
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -67,7 +71,8 @@ class Proxy:
             self.accept()
 
     def accept(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", self._port))
+        listen = self.network.listen if self.network else _listen
+        self._listener = listen(self._port)
         self._port = self._listener.getsockname()[1]
         threading.Thread(target=self._serve, args=(self._listener,), daemon=True).start()
 
@@ -101,6 +106,7 @@ class Proxy:
     def _cuts_off(self) -> bool:
         with self._lock:
             self.truncate -= (cuts := self.truncate > 0)
+            self.faults += cuts  # whether or not anybody still waits for the half that is sent
             return cuts
 
     def _marked(self, seen: bytes) -> bool:
@@ -146,7 +152,6 @@ class _Pair:
                     time.sleep(self._proxy.delay)
                 if self._proxy._cuts_off():
                     self._client.sendall(data[: len(data) // 2])
-                    self._proxy.faults += 1
                     break
                 self._client.sendall(data)
         except OSError:
@@ -154,8 +159,14 @@ class _Pair:
         self._end()
 
     def _end(self) -> None:
+        with self._proxy._lock:
+            self._proxy._open -= {self._client, self._server}
         _cut(self._client)
         _cut(self._server)
+
+
+def _listen(port: int) -> socket.socket:
+    return socket.create_server(("127.0.0.1", port))
 
 
 def _cut(end: socket.socket) -> None:

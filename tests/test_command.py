@@ -18,7 +18,7 @@ import pytest
 import typer
 
 from driftless.cli import base
-from tests.pipeline import COMMAND, until
+from tests.machine import COMMAND, until
 from tests.test_config import GOOD
 
 ROOT: Any = typer.main.get_command(base.app)

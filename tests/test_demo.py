@@ -24,7 +24,7 @@ from bench.demo.shop import Size, Words
 from bench.demo.story import Demo
 from driftless.errors import SourceError
 from stack import Endpoints, Stack
-from tests.pipeline import until
+from tests.machine import until
 
 ROOT = Path(__file__).parent.parent
 

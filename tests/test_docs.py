@@ -24,7 +24,7 @@ from bench.demo.leftovers import delete_topics, drop_slot, remove_connector
 from driftless.sink import SinkContext
 from sinks import open_sink
 from stack import Endpoints, stack_home
-from tests.pipeline import COMMAND, until
+from tests.machine import COMMAND, until
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "getting-started.md"

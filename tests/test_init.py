@@ -14,7 +14,7 @@ from driftless.config import Config
 from driftless.load import load
 from stack import Endpoints
 from tests import nasty
-from tests.pipeline import Machine
+from tests.machine import Machine
 
 pytestmark = pytest.mark.server
 

@@ -20,7 +20,7 @@ from driftless.errors import SourceError, SourceUnavailable
 from driftless.kafka import Kafka, kafka_error
 from stack import Endpoints, Stack
 from tests import run
-from tests.pipeline import until
+from tests.machine import until
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from driftless.cli.base import app
 from driftless.errors import ConfigError
+from tests.machine import COMMAND
 from tests.mistakes import MISTAKES
-from tests.pipeline import COMMAND
 from tests.test_config import load_text, problems
 
 RIGHT = """\

@@ -6,7 +6,8 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.pipeline import Job, Pipeline
+from tests.machine import Job
+from tests.pipeline import Pipeline
 
 _ROOT = Path(__file__).parent.parent.parent
 

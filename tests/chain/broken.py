@@ -20,7 +20,8 @@ from confluent_kafka import Consumer, TopicPartition
 from bench.meanwhile import meanwhile
 from stack import Stack
 from tests.compare import OpenSearch
-from tests.pipeline import Job, Pipeline, until
+from tests.machine import Job, until
+from tests.pipeline import Pipeline
 
 
 def rest(pipeline: Pipeline) -> OpenSearch:

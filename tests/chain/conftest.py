@@ -10,7 +10,8 @@ import pytest
 
 from stack import Endpoints, Stack
 from tests.compare import View
-from tests.pipeline import Job, Pipeline
+from tests.machine import Job
+from tests.pipeline import Pipeline
 
 MakePipeline = Callable[..., Pipeline]
 

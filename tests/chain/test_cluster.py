@@ -23,7 +23,8 @@ from stack import fetch
 from stack.ports import LOOPBACK, choose_ports
 from tests.chain.conftest import MakePipeline
 from tests.compare import OpenSearch, View
-from tests.pipeline import Job, Pipeline, until
+from tests.machine import Job, until
+from tests.pipeline import Pipeline
 
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
 

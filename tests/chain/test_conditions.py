@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from tests.chain.conftest import MakePipeline
 from tests.compare import View
-from tests.pipeline import Pipeline, until
+from tests.machine import until
+from tests.pipeline import Pipeline
 from tests.where_cases import Conditions
 from tests.where_rows import Rows, make
 

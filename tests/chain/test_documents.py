@@ -10,7 +10,8 @@ import pytest
 
 from tests.chain.conftest import MakePipeline
 from tests.compare import Redis, View
-from tests.pipeline import Pipeline, until
+from tests.machine import until
+from tests.pipeline import Pipeline
 from tests.writer import COLUMNS, Rows, large, row, targets
 
 pytestmark = pytest.mark.server

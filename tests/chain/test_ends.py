@@ -11,7 +11,8 @@ import pytest
 
 from tests.chain.conftest import MakePipeline
 from tests.compare import View
-from tests.pipeline import COMMAND, Job, Pipeline, until
+from tests.machine import COMMAND, Job, until
+from tests.pipeline import Pipeline
 
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
 BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

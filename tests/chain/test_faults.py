@@ -17,7 +17,8 @@ from stack import Stack
 from tests.chain.conftest import MakePipeline, running
 from tests.chain.monitor import COUNTERS, Monitor
 from tests.compare import View
-from tests.pipeline import Job, Pipeline, until
+from tests.machine import Job, until
+from tests.pipeline import Pipeline
 from tests.writer import Writer, targets
 
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]

@@ -12,7 +12,8 @@ from tests import topic
 from tests.chain.broken import length, slowed
 from tests.chain.conftest import MakePipeline
 from tests.compare import View
-from tests.pipeline import Pipeline, until
+from tests.machine import until
+from tests.pipeline import Pipeline
 
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(900)]
 

@@ -11,7 +11,8 @@ import pytest
 from tests.chain.conftest import MakePipeline, running
 from tests.chain.corrupt import InTopic
 from tests.compare import OpenSearch, View
-from tests.pipeline import Job, Pipeline, until
+from tests.machine import Job, until
+from tests.pipeline import Pipeline
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600), pytest.mark.usefixtures("job")]
 

@@ -17,7 +17,8 @@ from tests.chain.broken import Copy, connector, connector_stopped, drop_slot, en
 from tests.chain.conftest import MakePipeline, in_step, running
 from tests.chain.test_views import orders_and_customers
 from tests.compare import View
-from tests.pipeline import Job, Pipeline, until
+from tests.machine import Job, until
+from tests.pipeline import Pipeline
 
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
 

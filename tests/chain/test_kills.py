@@ -11,7 +11,8 @@ from tests.chain.altered import Altered
 from tests.chain.conftest import MakePipeline
 from tests.chain.doomed import STEPS
 from tests.compare import View
-from tests.pipeline import Pipeline, until
+from tests.machine import until
+from tests.pipeline import Pipeline
 
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(300)]
 

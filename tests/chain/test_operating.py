@@ -16,7 +16,8 @@ from driftless.errors import ConfigError
 from stack import Stack
 from tests.chain.conftest import MakePipeline
 from tests.compare import OpenSearch, View
-from tests.pipeline import Pipeline, until
+from tests.machine import until
+from tests.pipeline import Pipeline
 
 pytestmark = pytest.mark.server
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.chain.conftest import MakePipeline
 from tests.compare import OpenSearch, View
-from tests.pipeline import Job, Pipeline, until
+from tests.machine import Job, until
+from tests.pipeline import Pipeline
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600), pytest.mark.usefixtures("job")]
 

@@ -13,7 +13,8 @@ import pytest
 
 from tests.chain.conftest import MakePipeline
 from tests.compare import OpenSearch, View
-from tests.pipeline import Job, Machine, Pipeline, until
+from tests.machine import Job, Machine, until
+from tests.pipeline import Pipeline
 from tests.writer import Writer, targets
 
 pytestmark = pytest.mark.server

@@ -29,7 +29,8 @@ from tests.chain.broken import (
 from tests.chain.conftest import MakePipeline, in_step, running
 from tests.compare import View
 from tests.conftest import fresh_database
-from tests.pipeline import Job, Pipeline, until
+from tests.machine import Job, until
+from tests.pipeline import Pipeline
 
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
 

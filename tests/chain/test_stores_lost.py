@@ -17,7 +17,8 @@ from tests.chain.conftest import MakePipeline, in_step, running
 from tests.chain.test_history import gap
 from tests.chain.test_views import DECLARED, ORDER, orders_and_customers
 from tests.compare import OpenSearch, View
-from tests.pipeline import Job, Pipeline, until
+from tests.machine import Job, until
+from tests.pipeline import Pipeline
 
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
 

@@ -17,7 +17,8 @@ from bench.meanwhile import meanwhile
 from stack import Stack
 from tests.chain.conftest import MakePipeline, running
 from tests.compare import View
-from tests.pipeline import Pipeline, until
+from tests.machine import until
+from tests.pipeline import Pipeline
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
 

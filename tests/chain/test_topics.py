@@ -17,7 +17,8 @@ from tests.chain.broken import connector_stopped, ends
 from tests.chain.conftest import MakePipeline, in_step
 from tests.chain.test_history import APPLY, again, gap, told_everywhere
 from tests.chain.test_views import orders_and_customers
-from tests.pipeline import Job, Pipeline, until
+from tests.machine import Job, until
+from tests.pipeline import Pipeline
 
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
 

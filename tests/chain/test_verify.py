@@ -14,7 +14,8 @@ import pytest
 from tests.chain.conftest import MakePipeline, running
 from tests.chain.corrupt import InCache, InSearch, InTopic
 from tests.compare import OpenSearch, Redis, View
-from tests.pipeline import Pipeline, Result, until
+from tests.machine import Result, until
+from tests.pipeline import Pipeline
 from tests.writer import Rows, Writer, large, row, targets
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]

@@ -12,7 +12,8 @@ import pytest
 
 from tests.chain.conftest import running
 from tests.chain.test_verify import pipeline
-from tests.pipeline import Job, Pipeline, until
+from tests.machine import Job, until
+from tests.pipeline import Pipeline
 from tests.writer import Writer
 
 __all__ = ["pipeline"]

@@ -16,7 +16,8 @@ import pytest
 from stack import stack_home
 from tests.chain.conftest import MakePipeline
 from tests.compare import View
-from tests.pipeline import Job, Pipeline, until
+from tests.machine import Job, until
+from tests.pipeline import Pipeline
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
 

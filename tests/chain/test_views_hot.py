@@ -18,7 +18,8 @@ from stack import Stack, stack_home
 from tests.chain.broken import asleep, length
 from tests.chain.conftest import MakePipeline
 from tests.compare import View
-from tests.pipeline import Pipeline, until
+from tests.machine import until
+from tests.pipeline import Pipeline
 
 pytestmark = [pytest.mark.soak, pytest.mark.server, pytest.mark.timeout(900)]
 

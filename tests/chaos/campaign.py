@@ -12,7 +12,8 @@ from stack import Stack
 from tests.chain.monitor import Monitor
 from tests.chaos.load import Load
 from tests.compare import View
-from tests.pipeline import Job, Pipeline, until
+from tests.machine import Job, until
+from tests.pipeline import Pipeline
 from tests.proxy import Proxy
 
 OPERATED_SECONDS = 420.0

@@ -12,10 +12,13 @@ from tests.chain import broken
 from tests.chain.test_stores_lost import index
 from tests.chain.test_topics import admin, customers, cut_tails, ends_of, make_anew
 from tests.chaos.campaign import Campaign
-from tests.pipeline import until
+from tests.machine import until
+from tests.network import allowed
 
 Fault = Callable[[Campaign], str]
 FAULTS: dict[str, Fault] = {}
+NETWORK = allowed()
+"""Whether driftless runs in a network of its own. A broker says itself where it is: else no proxy is before it."""
 
 
 def fault(do: Fault) -> Fault:
@@ -77,7 +80,7 @@ def lose(server: str, mark: bytes, c: Campaign) -> str:
 for _server in ("postgres", "kafka", "connect", "opensearch", "redis"):
     FAULTS[f"kill {_server}"] = partial(kill, _server)
     FAULTS[f"stall {_server}"] = partial(stall, _server)
-for _server in ("postgres", "opensearch", "redis"):
+for _server in ("postgres", "opensearch", "redis", *(["kafka"] if NETWORK else [])):
     FAULTS[f"part from {_server}"] = partial(part, _server)
     FAULTS[f"slow {_server}"] = partial(slow, _server)
     FAULTS[f"cut off answers of {_server}"] = partial(cut_off, _server)

@@ -19,8 +19,9 @@ from psycopg.conninfo import make_conninfo
 from stack import Stack
 from tests.chain.test_views import SUMMED, make_orders
 from tests.chaos.campaign import begin
-from tests.chaos.faults import FAULTS
+from tests.chaos.faults import FAULTS, NETWORK
 from tests.conftest import fresh_database
+from tests.network import Network
 from tests.pipeline import Pipeline
 from tests.proxy import Proxy
 
@@ -57,9 +58,17 @@ def fight(stack: Stack, seed: int, planned: list[tuple[str, float]]) -> None:
             "CACHE_URL": proxies["redis"].url,
         }
         made: list[Pipeline] = []
+        within: Sequence[str] = ()
+        if NETWORK:
+            network = standing.enter_context(Network())
+            for url in (*(proxy.url for proxy in proxies.values()), endpoints.connect):
+                standing.enter_context(Proxy(url, network))
+            proxies["kafka"] = standing.enter_context(Proxy(f"kafka://{endpoints.kafka}", network))
+            within = network.within
 
         def make(**more: object) -> Pipeline:
             made.append(Pipeline(folder, endpoints, dsn, (), secrets=secrets, **more))  # type: ignore[arg-type]
+            made[0].here.within = within
             return made[0]
 
         with psycopg.connect(dsn, autocommit=True) as source:

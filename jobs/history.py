@@ -12,12 +12,10 @@ from pyspark.sql import SparkSession
 from driftless.kafka import Offsets
 from jobs.apply import SPARK_ERRORS, LogSource, read_slice, spark_error
 from jobs.leased import name_jobs
-from jobs.steps import planning
+from jobs.steps import FEW, planning
 
 SLICE_OFFSETS = 100_000
 """Offsets that are read at a time: bounds the memory that they take here."""
-FEW = 300_000
-"""Up to here expressions are interpreted: to compile them takes seconds of CPU for each log."""
 
 
 class History:

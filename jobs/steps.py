@@ -14,12 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.apply import LogSource
 
+FEW = 300_000
+"""Up to so many rows of a log it is quicker to interpret expressions, also in jobs, than to compile them first."""
 _ROWS = 10_000
 """Rows of an Arrow batch."""
 
 
 def planning(spark: SparkSession) -> SparkSession:
-    """A session for `Steps`: its plans are single expressions, and they are interpreted.
+    """A session for `Steps`, and for jobs of few rows: expressions are interpreted, one by one.
 
     Compiled, a row costs 10 µs instead of 14, and the first one 1.5 s of CPU more for each log (docs/benchmarks.md).
     """

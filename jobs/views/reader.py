@@ -16,11 +16,14 @@ from driftless.registry import TopicLog
 from jobs.apply import DRIVER_OFFSETS, SPARK_ERRORS, Head, LogSource, read_slice, spark_error
 from jobs.leased import name_jobs
 from jobs.rows import FIXED
+from jobs.steps import FEW, planning
 from jobs.views.cuts import Cut
 from jobs.views.store import Partition, Row
 
 SLICE_OFFSETS = 100_000
 """Offsets of one slice: bounds the memory that a long log, or a long transaction, takes."""
+_REST = SLICE_OFFSETS // 10
+"""What is left of a slice when some is read of one table: less is not worth a look at the next."""
 _READ = ("partition", "offset", "gate")
 """What of FIXED is for reading alone."""
 _KEYED = len(FIXED) - len(_READ)
@@ -78,6 +81,8 @@ class Reader:
     def __init__(self, logs: Sequence[TableLog], spark: SparkSession, head: Head, group: str) -> None:
         self._logs = logs
         self._spark = spark
+        self._interpreting = planning(spark)
+        self._compiled: set[str] = set()
         self._head = head
         self._group = group
         self._ahead: Future[Part] | None = None
@@ -104,8 +109,10 @@ class Reader:
             topic = t.log.topic
             begin = {p: positions[topic, p] for p in range(t.log.partitions) if (topic, p) not in held}
             begin = {p: position for p, position in begin.items() if position < ends[topic, p]}
-            if not begin or room <= 0:
+            if not begin or room < _REST:
                 continue
+            if sum(ends[topic, p] - position for p, position in begin.items()) > FEW:
+                self._compiled.add(topic)
             share = max(1, room // len(begin))
             to = {p: min(ends[topic, p], position + share) for p, position in begin.items()}
             room -= sum(to[p] - begin[p] for p in to)
@@ -123,7 +130,8 @@ class Reader:
             if sum(to[p] - begin[p] for p in to) <= DRIVER_OFFSETS:
                 reached, table = self._head.read(t.source, begin, to)
             else:
-                reached, table = to, read_slice(self._spark, t.source, begin, to).toArrow()
+                spark = self._spark if t.log.topic in self._compiled else self._interpreting
+                reached, table = to, read_slice(spark, t.source, begin, to).toArrow()
         except SPARK_ERRORS as exc:
             raise spark_error(exc) from exc
         partitions, offsets, gates = (table[name].to_numpy() for name in _READ)

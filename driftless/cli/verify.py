@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 GENTLE = 2_000
 """Rows a second that a continuous verify reads of each stage."""
+NICE = 5
+"""By so much its priority is below that of a run on the same machine, whose changes are to wait as little as may be."""
 
 
 @app.command()
@@ -88,6 +91,7 @@ def verify(
         raise ConfigError("--generation is of one follower: name it")
     if continuous and resume:
         raise ConfigError("--continuous begins anew each time: it has nothing to --resume")
+    os.nice(NICE)
     usual = GENTLE * continuous
     asked = _Asked(
         names,

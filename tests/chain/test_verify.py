@@ -8,6 +8,7 @@ import signal
 from collections import Counter
 from typing import Any
 
+import psutil
 import psycopg
 import pytest
 
@@ -267,6 +268,7 @@ def test_it_goes_on_for_ever_and_leaves_what_is_proven(pipeline: Pipeline) -> No
         first = until("a position to be proven", lambda: proven() != before and proven(), 200)
         until("another one", lambda: proven() != first, 200)
         assert _number(first) < _number(proven())
+        assert psutil.Process(job.process.pid).nice() > psutil.Process().nice(), "a run on the same machine goes first"
         assert job.stop(number=signal.SIGINT) == 130
     finally:
         job.destroy()

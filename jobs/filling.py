@@ -16,9 +16,7 @@ STILL_SECONDS = 1.0
 
 
 class Filling:
-    """Small slices cost more than one large one, and take their CPU from whoever fills the log: a view that was built
-    with its follower beside it took half as long again (docs/benchmarks.md).
-    """
+    """Small slices cost more than one large one, and take their CPU from whoever fills the log."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -25,8 +25,10 @@ class Filling:
 
     def gathers(self, progress: Progress, pending: Pending) -> bool:
         """Whether more is to come, and nobody waits for what is there; for who asks several times a second."""
+        if progress.built or not pending.none:
+            return False
         if progress.ends != self._ends:
             self._ends, self._grown_at = dict(progress.ends), self._clock()
         behind = sum(progress.ends[p] - position for p, position in progress.positions.items())
         growing = self._clock() - self._grown_at < STILL_SECONDS
-        return growing and behind < ENOUGH and not progress.built and pending.none
+        return growing and behind < ENOUGH

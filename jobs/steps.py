@@ -7,6 +7,7 @@ A job of a few rows costs 60 ms of CPU, nearly all of it to plan the same expres
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -20,8 +21,9 @@ _ROWS = 10_000
 """Rows of an Arrow batch."""
 
 
+@cache
 def planning(spark: SparkSession) -> SparkSession:
-    """A session for `Steps`, and for jobs of few rows: expressions are interpreted, one by one.
+    """The one session for `Steps`, and for jobs of few rows: expressions are interpreted, one by one.
 
     Compiled, a row costs 10 µs instead of 14, and the first one 1.5 s of CPU more for each log (docs/benchmarks.md).
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -16,13 +15,12 @@ TOPIC = "shop.public.t"
 Header = tuple[str, bytes]
 Record = tuple[bytes | None, bytes | None, Sequence[Header] | None, int, int]
 """Key, value, headers, partition, offset."""
-_planning = cache(planning)
 
 
 def both_ways(spark: SparkSession, parse: Sequence[str], shape: Sequence[str], records: Sequence[Record]) -> pa.Table:
     """What the records become; raises what the job raises, once the other way has raised the same."""
     source = LogSource(TOPIC, {"includeHeaders": "true"}, tuple(parse), tuple(shape))
-    found = _outcome(lambda: Steps(_planning(spark), source).rows([_java(spark, records)]))
+    found = _outcome(lambda: Steps(planning(spark), source).rows([_java(spark, records)]))
     kind = "key binary, value binary, headers array<struct<key: string, value: binary>>, partition int, offset bigint"
     frame = spark.createDataFrame(records, kind)
     wanted = _outcome(frame.selectExpr(*parse).selectExpr(*shape).toArrow)

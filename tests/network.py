@@ -26,6 +26,11 @@ def allowed() -> bool:
     return subprocess.run(_MAKE, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
 
 
+def listen(port: int) -> socket.socket:
+    """A socket on 127.0.0.1; port 0: a free one."""
+    return socket.create_server(("127.0.0.1", port))
+
+
 class Network:
     """`within`: before a command, has it run inside. `listen`: a socket on 127.0.0.1 there, served from out here.
 
@@ -52,6 +57,7 @@ class Network:
         return ("nsenter", f"--net={self._path}", "--")
 
     def listen(self, port: int) -> socket.socket:
+        """As `listen`, inside."""
         # A thread may leave for another network, and this one never comes back.
         with ThreadPoolExecutor(1) as pool:
             return pool.submit(self._listen, port).result()
@@ -61,4 +67,4 @@ class Network:
         with self._path.open("rb") as network:
             if libc.setns(network.fileno(), _NETWORK):
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(self._path))
-        return socket.create_server(("127.0.0.1", port))
+        return listen(port)

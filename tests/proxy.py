@@ -5,12 +5,17 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
-from tests.network import Network
+from tests.machine import until
+from tests.network import Network, listen
+
+FIRE_SECONDS = 60.0
+"""How long a fault may take to be seen."""
 
 
 class Proxy:
@@ -26,7 +31,7 @@ class Proxy:
 
     def __init__(self, url: str, network: Network | None = None) -> None:
         self._target = urlsplit(url)
-        self.network = network
+        self._network = network
         self._listener: socket.socket | None = None
         self._port = self._target.port or 0 if network else 0
         self._mark = b""
@@ -54,6 +59,11 @@ class Proxy:
         user, at, _ = self._target.netloc.rpartition("@")
         return urlunsplit(self._target._replace(netloc=f"{user}{at}127.0.0.1:{self._port}"))
 
+    @property
+    def within(self) -> Sequence[str]:
+        """Before a command, has it run where this proxy is reached."""
+        return self._network.within if self._network else ()
+
     def lose_reply_to(self, mark: bytes) -> None:
         self._mark = mark
 
@@ -63,6 +73,30 @@ class Proxy:
     def let_go(self) -> None:
         self._flowing.set()
 
+    @contextmanager
+    def parted(self) -> Iterator[int]:
+        """Nobody reaches the server meanwhile. Gives how many connections were cut: there must be some."""
+        cut = self.refuse()
+        try:
+            yield cut
+        finally:
+            self.accept()
+        assert cut, "nobody was connected"
+
+    def answer_late(self, seconds: float, answers: int) -> int:
+        """Return when at least so many answers have come so much later; how many they were."""
+        before, self.delay = self.delayed, seconds
+        try:
+            until("answers to come late", lambda: self.delayed >= before + answers, FIRE_SECONDS)
+        finally:
+            self.delay = 0.0
+        return self.delayed - before
+
+    def cut_off(self, answers: int) -> None:
+        """Return when so many answers have been cut off in the middle."""
+        before, self.truncate = self.faults, answers
+        until("answers to be cut off", lambda: self.faults >= before + answers, FIRE_SECONDS)
+
     def heal(self) -> None:
         """Do no harm any more."""
         self.delay, self.truncate, self._mark = 0.0, 0, b""
@@ -71,8 +105,7 @@ class Proxy:
             self.accept()
 
     def accept(self) -> None:
-        listen = self.network.listen if self.network else _listen
-        self._listener = listen(self._port)
+        self._listener = (self._network.listen if self._network else listen)(self._port)
         self._port = self._listener.getsockname()[1]
         threading.Thread(target=self._serve, args=(self._listener,), daemon=True).start()
 
@@ -165,11 +198,17 @@ class _Pair:
         _cut(self._server)
 
 
-def _listen(port: int) -> socket.socket:
-    return socket.create_server(("127.0.0.1", port))
-
-
 def _cut(end: socket.socket) -> None:
     with suppress(OSError):
         end.shutdown(socket.SHUT_RDWR)
     end.close()
+
+
+@contextmanager
+def broker_apart(kafka: str, others: Iterable[str]) -> Iterator[Proxy]:
+    """The way to a broker in a network of its own, in which these other servers are reached too."""
+    with ExitStack() as standing:
+        network = standing.enter_context(Network())
+        for url in others:
+            standing.enter_context(Proxy(url, network))
+        yield standing.enter_context(Proxy(f"kafka://{kafka}", network))

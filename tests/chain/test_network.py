@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
 import psycopg
 import pytest
@@ -14,10 +13,9 @@ import pytest
 from stack import Endpoints
 from tests.chain.conftest import MakePipeline, in_step
 from tests.chain.test_views import SUMMED, Writers, make_orders
-from tests.machine import until
-from tests.network import Network, allowed
+from tests.network import allowed
 from tests.pipeline import Pipeline
-from tests.proxy import Proxy
+from tests.proxy import Proxy, broker_apart
 from tests.seeds import seeds
 
 pytestmark = [
@@ -33,19 +31,16 @@ SLOW_SECONDS = 0.7
 @pytest.fixture(scope="module")
 def kafka(endpoints: Endpoints) -> Iterator[Proxy]:
     """The way to the broker in a network of its own; those to the other servers are there too."""
-    with ExitStack() as standing:
-        network = standing.enter_context(Network())
-        for url in (endpoints.postgres, endpoints.connect, endpoints.opensearch, endpoints.redis):
-            standing.enter_context(Proxy(url, network))
-        yield standing.enter_context(Proxy(f"kafka://{endpoints.kafka}", network))
+    others = (endpoints.postgres, endpoints.connect, endpoints.opensearch, endpoints.redis)
+    with broker_apart(endpoints.kafka, others) as kafka:
+        yield kafka
 
 
 @pytest.fixture(scope="module")
 def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection, kafka: Proxy) -> Pipeline:
     def within(**more: object) -> Pipeline:
         made = make_pipeline(**more)
-        assert kafka.network is not None
-        made.here.within = kafka.network.within
+        made.here.within = kafka.within
         return made
 
     pipeline = make_orders(within, source)
@@ -54,27 +49,19 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection, kafka: Pro
 
 
 def parted(kafka: Proxy, pipeline: Pipeline) -> None:
-    assert kafka.refuse() > 0, "nobody was connected"
-    try:
+    with kafka.parted():
         said = pipeline.here("status")
         assert said.code != 0, said
         assert f"Kafka at {pipeline.endpoints.kafka} cannot be reached" in said.err, said
         time.sleep(PARTED_SECONDS)
-    finally:
-        kafka.accept()
 
 
 def slow(kafka: Proxy, _: Pipeline) -> None:
-    before, kafka.delay = kafka.delayed, SLOW_SECONDS
-    try:
-        until("many answers to come late", lambda: kafka.delayed >= before + 50, 120)
-    finally:
-        kafka.delay = 0.0
+    kafka.answer_late(SLOW_SECONDS, 50)
 
 
 def cut_off(kafka: Proxy, _: Pipeline) -> None:
-    before, kafka.truncate = kafka.faults, 8
-    until("answers to be cut off", lambda: kafka.faults >= before + 8, 120)
+    kafka.cut_off(8)
 
 
 @pytest.mark.parametrize("fault", [parted, slow, cut_off])

@@ -44,27 +44,18 @@ def stall(server: str, c: Campaign) -> str:
 
 def part(server: str, c: Campaign) -> str:
     """No connection to it for a while, from wherever driftless runs."""
-    cut = c.proxies[server].refuse()
-    time.sleep(c.rng.uniform(2, 12))
-    c.proxies[server].accept()
-    assert cut
+    with c.proxies[server].parted() as cut:
+        time.sleep(c.rng.uniform(2, 12))
     return f"{cut} connections were cut"
 
 
 def slow(server: str, c: Campaign) -> str:
-    proxy = c.proxies[server]
-    before = proxy.delayed
-    proxy.delay = c.rng.uniform(0.2, 1.0)
-    until("some answers to come late", lambda: proxy.delayed >= before + 10, 60)
-    delay, proxy.delay = proxy.delay, 0.0
-    return f"{proxy.delayed - before} answers came {delay:.1f} s late"
+    delay = c.rng.uniform(0.2, 1.0)
+    return f"{c.proxies[server].answer_late(delay, 10)} answers came {delay:.1f} s late"
 
 
 def cut_off(server: str, c: Campaign) -> str:
-    proxy = c.proxies[server]
-    before = proxy.faults
-    proxy.truncate = 3
-    until("answers to be cut off", lambda: proxy.faults >= before + 3, 60)
+    c.proxies[server].cut_off(3)
     return "3 answers"
 
 

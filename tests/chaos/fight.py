@@ -21,9 +21,8 @@ from tests.chain.test_views import SUMMED, make_orders
 from tests.chaos.campaign import begin
 from tests.chaos.faults import FAULTS, NETWORK
 from tests.conftest import fresh_database
-from tests.network import Network
 from tests.pipeline import Pipeline
-from tests.proxy import Proxy
+from tests.proxy import Proxy, broker_apart
 
 AT_A_TIME = 3
 """Faults between two quiet periods."""
@@ -60,11 +59,9 @@ def fight(stack: Stack, seed: int, planned: list[tuple[str, float]]) -> None:
         made: list[Pipeline] = []
         within: Sequence[str] = ()
         if NETWORK:
-            network = standing.enter_context(Network())
-            for url in (*(proxy.url for proxy in proxies.values()), endpoints.connect):
-                standing.enter_context(Proxy(url, network))
-            proxies["kafka"] = standing.enter_context(Proxy(f"kafka://{endpoints.kafka}", network))
-            within = network.within
+            others = (*(proxy.url for proxy in proxies.values()), endpoints.connect)
+            proxies["kafka"] = standing.enter_context(broker_apart(endpoints.kafka, others))
+            within = proxies["kafka"].within
 
         def make(**more: object) -> Pipeline:
             made.append(Pipeline(folder, endpoints, dsn, (), secrets=secrets, **more))  # type: ignore[arg-type]

@@ -194,11 +194,11 @@ def _scalar(form: str, sql: str, column: Column) -> Value:
             )
         case "timestamp":
             return Value(
-                _moment(f"replace(CAST(timestamp_micros({sql}) AS STRING), ' ', 'T')", sql, _MICROS), json=False
+                _moment(f"replace(CAST(timestamp_micros({sql}) AS STRING), ' ', 'T')", sql, MICROS), json=False
             )
         case "date":
             day = f"CAST(date_from_unix_date(CAST({sql} AS INT)) AS STRING)"
-            return Value(_moment(day, sql, _DAYS), json=False)
+            return Value(_moment(day, sql, DAYS), json=False)
         case "time":
             clock = f"substring(CAST(timestamp_micros({sql}) AS STRING), 12)"
             return Value(f"CASE WHEN {sql} = 86400000000 THEN '24:00:00' ELSE {clock} END", json=False)
@@ -208,7 +208,7 @@ def _scalar(form: str, sql: str, column: Column) -> Value:
 
 
 @dataclass(frozen=True)
-class _Scale:
+class Scale:
     """Where the calendar ends, in a type's own unit since 1970: beyond it Debezium means infinity."""
 
     lowest: int
@@ -219,12 +219,12 @@ class _Scale:
 
 # Postgres' own range: 4713 BC to 294276 AD for timestamps, 5874897 AD for dates. Debezium 3.7 writes infinity as the
 # ends of a long for timestamps, and as days far below 4713 BC for dates (seen: -622191234 and -625821272).
-_MICROS = _Scale(-210_866_803_200_000_000, -62_135_596_800_000_000, 253_402_300_800_000_000, 9_223_371_331_200_000_000)
-_DAYS = _Scale(-2_440_588, -719_162, 2_932_897, 2_145_042_905)
+MICROS = Scale(-210_866_803_200_000_000, -62_135_596_800_000_000, 253_402_300_800_000_000, 9_223_371_331_200_000_000)
+DAYS = Scale(-2_440_588, -719_162, 2_932_897, 2_145_042_905)
 _DATE_POSITIVE_INFINITY = -622_191_234
 
 
-def _moment(text: str, sql: str, scale: _Scale) -> str:
+def _moment(text: str, sql: str, scale: Scale) -> str:
     """Postgres' spelling: infinity in words, no sign before large years, BC behind early ones."""
     return (
         f"CASE WHEN {sql} >= {scale.year_1} AND {sql} < {scale.year_10000} THEN {text} "
@@ -235,13 +235,13 @@ def _moment(text: str, sql: str, scale: _Scale) -> str:
 
 def moment_order(form: str, sql: str) -> str:
     """A date or timestamp of the log as a number that sorts as Postgres sorts them, infinity at the ends of a long."""
-    scale = _DAYS if form == "date" else _MICROS
+    scale = DAYS if form == "date" else MICROS
     last = (1 << 63) - 1
     return f"CASE WHEN {_forever(sql, scale)} THEN {last}L WHEN {sql} < {scale.lowest} THEN -{last}L ELSE {sql} END"
 
 
-def _forever(sql: str, scale: _Scale) -> str:
-    return f"{sql} > {scale.highest}" + (f" OR {sql} = {_DATE_POSITIVE_INFINITY}" if scale is _DAYS else "")
+def _forever(sql: str, scale: Scale) -> str:
+    return f"{sql} > {scale.highest}" + (f" OR {sql} = {_DATE_POSITIVE_INFINITY}" if scale is DAYS else "")
 
 
 def _before_christ(text: str) -> str:

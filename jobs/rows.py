@@ -42,10 +42,7 @@ def rows_sql(table: Table, log: TopicLog, *, unavailable: str = "") -> RowsSql:
         f"{version_sql(log)} AS version",
         f"concat({literal(log.topic)}, '/', `partition`, '/', `offset`) AS place",
         f"{lacking_sql(table, unavailable)} AS lacking",
-        f"{_header('op', '0')} AS op",
-        f"{_header('seq', 'size(headers) - 1')} AS seq",
-        "`partition`",
-        "`offset`",
+        *_PLACED,
     ]
     missing = " OR ".join(f"k.{quote(name)} IS NULL" for name in table.key)
     broken = (
@@ -59,14 +56,18 @@ def rows_sql(table: Table, log: TopicLog, *, unavailable: str = "") -> RowsSql:
         f"CASE WHEN k IS NULL OR {missing} THEN raise_error(concat(place, ': the key cannot be decoded')) "
         f"ELSE {key_sql(keys)} END AS key",
         "version",
-        # The first of `["123","456"]`; `[null,"456"]` before any transaction has ended.
-        "CASE WHEN op = 'r' THEN -1L "
-        "ELSE coalesce(try_cast(substring_index(substring(seq, 3), '\"', 1) AS BIGINT), 0L) END AS gate",
+        _GATE,
         f"if({broken}, if({lacking}, gone)) AS gone",
         *(f"{_cell(table, column.name)} AS c{number}" for number, column in enumerate(table.columns)),
     ]
-    plain = frozenset(number for number, column in enumerate(table.columns) if _is_plain(column))
+    plain = frozenset(number for number, column in enumerate(table.columns) if is_plain(column))
     return RowsSql(tuple(parse), tuple(shape), plain)
+
+
+def records_sql(log: TopicLog) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The same two steps for what Arrow decodes (jobs/plainrows.py): no look at the key and the value is taken."""
+    shape = ("`partition`", "`offset`", "key", "version", _GATE, "value")
+    return ("key", "value", f"{version_sql(log)} AS version", *_PLACED), shape
 
 
 def _header(name: str, place: str) -> str:
@@ -76,13 +77,26 @@ def _header(name: str, place: str) -> str:
     return f"CAST(CASE WHEN {there}.key = {literal(name)} THEN {there}.value ELSE {found}.value END AS STRING)"
 
 
-def _is_plain(column: Column) -> bool:
+_PLACED = (
+    f"{_header('op', '0')} AS op",
+    f"{_header('seq', 'size(headers) - 1')} AS seq",
+    "`partition`",
+    "`offset`",
+)
+_GATE = (
+    # The first of `["123","456"]`; `[null,"456"]` before any transaction has ended.
+    "CASE WHEN op = 'r' THEN -1L "
+    "ELSE coalesce(try_cast(substring_index(substring(seq, 3), '\"', 1) AS BIGINT), 0L) END AS gate"
+)
+
+
+def is_plain(column: Column) -> bool:
     rule = rule_of(column)
     return rule is not None and not column.array and (rule.log, rule.form) == ("string", "same")
 
 
 def _cell(table: Table, name: str) -> str:
     column, here = column_of(table, name), f"r.{quote(name)}"
-    if _is_plain(column):
+    if is_plain(column):
         return value_sql(column, here).sql
     return f"if({here} IS NULL, NULL, {cell_sql(column, here)})"

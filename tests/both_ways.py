@@ -20,7 +20,7 @@ Record = tuple[bytes | None, bytes | None, Sequence[Header] | None, int, int]
 def both_ways(spark: SparkSession, parse: Sequence[str], shape: Sequence[str], records: Sequence[Record]) -> pa.Table:
     """What the records become; raises what the job raises, once the other way has raised the same."""
     source = LogSource(TOPIC, {"includeHeaders": "true"}, tuple(parse), tuple(shape))
-    found = _outcome(lambda: Steps(planning(spark), source).rows([_java(spark, records)]))
+    found = _outcome(lambda: Steps(planning(spark), source).rows([as_java(spark, records)]))
     kind = "key binary, value binary, headers array<struct<key: string, value: binary>>, partition int, offset bigint"
     frame = spark.createDataFrame(records, kind)
     wanted = _outcome(frame.selectExpr(*parse).selectExpr(*shape).toArrow)
@@ -40,7 +40,8 @@ def _outcome(call: Any) -> Any:
         return exc
 
 
-def _java(spark: SparkSession, records: Sequence[Record]) -> Any:
+def as_java(spark: SparkSession, records: Sequence[Record]) -> Any:
+    """A Java collection of Kafka's records."""
     jvm: Any = spark._jvm
     clients = jvm.org.apache.kafka
     listed = jvm.java.util.ArrayList()

@@ -13,9 +13,11 @@ from pyspark.sql import SparkSession
 
 from driftless.kafka import Offsets
 from driftless.registry import TopicLog
+from driftless.table import Table
 from jobs.apply import DRIVER_OFFSETS, SPARK_ERRORS, Head, LogSource, read_slice, spark_error
 from jobs.leased import name_jobs
-from jobs.rows import FIXED
+from jobs.plainrows import PlainRows, plain_rows
+from jobs.rows import FIXED, records_sql, rows_sql
 from jobs.steps import FEW, planning
 from jobs.views.cuts import Cut
 from jobs.views.store import Partition, Row
@@ -32,12 +34,28 @@ _KEYED = len(FIXED) - len(_READ)
 
 @dataclass(frozen=True)
 class TableLog:
-    """A table's log as a view reads it: from which epoch, and how its records become rows. `plain`: see RowsSql."""
+    """A table's log as a view reads it: from which epoch, and how its records become rows.
+
+    `source`: rows, by Spark's expressions. `plain`: see RowsSql. `records`, `decoded`: the same rows by Arrow, where it
+    knows the types of all columns.
+    """
 
     table: str
     log: TopicLog
     source: LogSource
     plain: frozenset[int]
+    records: LogSource
+    decoded: PlainRows | None
+
+    @classmethod
+    def of(cls, table: Table, log: TopicLog, options: Mapping[str, str], unavailable: str) -> TableLog:
+        """`table`: with the columns that the view reads. `options`: the Kafka source's."""
+        options = {**options, "includeHeaders": "true"}
+        rows = rows_sql(table, log, unavailable=unavailable)
+        source, records = (
+            LogSource(log.topic, options, *steps) for steps in ((rows.parse, rows.shape), records_sql(log))
+        )
+        return cls(table.full_name, log, source, rows.plain, records, plain_rows(table, unavailable))
 
 
 class Rows:
@@ -83,6 +101,7 @@ class Reader:
         self._spark = spark
         self._interpreting = planning(spark)
         self._compiled: set[str] = set()
+        self._unusual: set[str] = set()
         self._head = head
         self._group = group
         self._ahead: Future[Part] | None = None
@@ -130,8 +149,7 @@ class Reader:
             if sum(to[p] - begin[p] for p in to) <= DRIVER_OFFSETS:
                 reached, table = self._head.read(t.source, begin, to)
             else:
-                spark = self._spark if t.log.topic in self._compiled else self._interpreting
-                reached, table = to, read_slice(spark, t.source, begin, to).toArrow()
+                reached, table = to, self._slice(t, begin, to)
         except SPARK_ERRORS as exc:
             raise spark_error(exc) from exc
         partitions, offsets, gates = (table[name].to_numpy() for name in _READ)
@@ -146,3 +164,13 @@ class Reader:
         if not within.all():
             table = table.filter(pa.array(within))
         return Rows(table, t.plain), stops, held
+
+    def _slice(self, t: TableLog, begin: Offsets, to: Offsets) -> pa.Table:
+        topic = t.log.topic
+        if t.decoded is not None and topic not in self._unusual:
+            table = t.decoded.rows(read_slice(self._spark, t.records, begin, to).toArrow())
+            if table is not None:
+                return table
+            self._unusual.add(topic)  # where one slice was, others may be, and each would be read twice
+        spark = self._spark if topic in self._compiled else self._interpreting
+        return read_slice(spark, t.source, begin, to).toArrow()

@@ -14,9 +14,8 @@ from driftless.lease import Lease
 from driftless.registry import has_epoch, registered_log
 from driftless.request import Request, requests
 from driftless.views.build import Build, builds, progress_key
-from jobs.apply import LogSource, kafka_options
+from jobs.apply import kafka_options
 from jobs.leased import Facts, Leased, Shared
-from jobs.rows import rows_sql
 from jobs.truncation import truncated
 from jobs.views.builder import Builder
 from jobs.views.pace import furthest
@@ -104,9 +103,8 @@ class Viewer(Leased[_Running]):
             if log is None:
                 raise SourceError(f"the table {name} is not captured any more", hint="run `driftless plan`")
             log = log.upto(build.epochs[name])
-            rows = rows_sql(table, log, unavailable=names.unavailable(pipeline))
-            options = kafka_options(shared.kafka.settings(), f"view-{self.view}") | {"includeHeaders": "true"}
-            logs.append(TableLog(name, log, LogSource(log.topic, options, rows.parse, rows.shape), rows.plain))
+            options = kafka_options(shared.kafka.settings(), f"view-{self.view}")
+            logs.append(TableLog.of(table, log, options, names.unavailable(pipeline)))
         path = shared.rows / pipeline / f"{self.view}-{build.number}.{self.shard}.rows"
         bygone = build.history != history(state)
         builder = Builder(build, logs, shared, path, self.lease.confirm, self.shard, bygone=bygone)

@@ -11,13 +11,16 @@ from driftless.errors import StackError
 from stack.home import Report
 from stack.process import Pid, exit_text, last_lines, roll, spawn
 from stack.record import Record
-from stack.server import Server, failure
+from stack.server import PortTaken, Server, failure
 
 # OpenSearch took 39 s on a loaded machine of 2 cores; a stuck server is told by its log, not by a short patience.
 _START_SECONDS = 180
 _STOP_SECONDS = 30
 _POLL_SECONDS = 0.1
 _SAY_EVERY_SECONDS = 15
+_STARTS = 3
+"""How often a server is started whose port was taken just then. A client that waits for it does that: where its port is
+among those of outgoing connections, a connection to it now and then is given the very same port, and meets itself."""
 
 
 def launch(servers: Sequence[Server], record: Record, report: Report) -> None:
@@ -80,21 +83,33 @@ class _Attempt:
         try:
             for need in server.needs:
                 self._wait_for(need)
-            pid, since = self._record.alive(server.name), 0
+            pid = self._record.alive(server.name)
             if pid is None:
                 server.prepare(self._report)
                 if self.give_up.is_set():
                     return
-                since = roll(server.log)
-                pid = self._start(server)
-            self._wait_until_ready(server, pid, since)
+                self._start(server)
+            else:
+                self._wait_until_ready(server, pid, 0)
         except _Cancelled:
             return
         self._answered[server.name].set()
 
-    def _start(self, server: Server) -> Pid:
+    def _start(self, server: Server) -> None:
         self._report(f"starting {server.name}")
         self.started.append(server)
+        for left in reversed(range(_STARTS)):
+            since = roll(server.log)
+            try:
+                self._wait_until_ready(server, self._spawn(server), since)
+            except PortTaken:
+                if not left:
+                    raise
+                self._report(f"{server.name}: another program held its port; starting it again")
+            else:
+                return
+
+    def _spawn(self, server: Server) -> Pid:
         pid = spawn(
             server.command(),
             log=server.log,

@@ -166,13 +166,17 @@ def jvm_options(heap: str) -> list[str]:
     ]
 
 
+class PortTaken(StackError):
+    """A server could not listen, though its port was free a moment before."""
+
+
 def failure(what: str, lines: str) -> StackError:
     """Say what a server did with its own last words, and what those mean for the operator."""
     message = f"{what}:\n{lines}"
     if "No space left on device" in lines:
         return StackError(message, hint="the disk is full: free some space, and try again")
-    if "Address already in use" in lines:
-        return StackError(message, hint="another program took its port: stop that one, and try again")
+    if "Address already in use" in lines or "Address in use" in lines:  # by the C library that it was built with
+        return PortTaken(message, hint="another program took its port: stop that one, and try again")
     return StackError(message, hint="the log tells more", unreachable=True)
 
 

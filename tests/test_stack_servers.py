@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 import psycopg
@@ -14,7 +18,8 @@ import pytest
 import redis
 
 from driftless.errors import StackError
-from stack import Endpoints, Stack
+from stack import Endpoints, Stack, launch
+from stack.process import Pid, spawn
 
 pytestmark = pytest.mark.server
 
@@ -132,6 +137,39 @@ def test_a_server_that_dies_while_starting_is_reported_with_its_last_lines(stack
     assert 'invalid value for parameter "wal_level": "nonsense"' in str(caught.value)
     assert caught.value.unreachable
     assert set(stack.running()) == {"redis"}
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_a_server_whose_port_is_taken_just_then_is_started_up_to_three_times(
+    stack: Stack, endpoints: Endpoints, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """As a client does that asks again and again for a server that is down: now and then it meets itself."""
+    client = socket.socket()
+    stack.stop("redis")
+    left = [turns]
+
+    def start(*given: Any, **named: Any) -> Pid:
+        if left[0] == turns:  # once nobody looks any more whether the port is free
+            client.bind(("127.0.0.1", urlsplit(endpoints.redis).port))
+        pid = spawn(*given, **named)
+        left[0] -= 1
+        pid.wait(10 if left[0] >= 0 else 0)
+        if not left[0]:
+            client.close()
+        return pid
+
+    monkeypatch.setattr(launch, "spawn", start)
+    said: list[str] = []
+    with closing(client):
+        if turns < 3:
+            stack.start("redis", said.append)
+        else:
+            with pytest.raises(StackError, match=r"Address (already )?in use") as caught:
+                stack.start("redis", said.append)
+            assert "another program took its port" in caught.value.hint
+    again = "redis: another program held its port; starting it again"
+    assert said.count(again) == min(turns, 2)
+    assert ("redis" in stack.running()) == (turns < 3)
 
 
 def test_down_stops_its_own_servers_and_no_others(home: Path, stack: Stack, endpoints: Endpoints) -> None:

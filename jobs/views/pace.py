@@ -14,7 +14,7 @@ from driftless.request import is_running
 
 SLICE = 1_000
 """Documents of large fan-outs in one publication."""
-AHEAD = 3_000
+AHEAD = 5_000
 """So many of them may be published that nobody has applied yet: as many as are applied until that is heard of."""
 PATIENCE = 0.5
 """Seconds without any news after which the next slice is published all the same."""

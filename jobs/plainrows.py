@@ -77,13 +77,15 @@ class PlainRows:
             return None
 
     def _batch(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        values = records["value"].cast(pa.string())  # which looks whether it is UTF-8
+        values, gone = records["value"].cast(pa.string()), records["gone"]  # the cast looks whether it is UTF-8
+        if pc.any(pc.and_(values.is_null(), pc.invert(gone))).as_py():  # a large one
+            raise _UnusualError
         if self._unavailable and pc.any(pc.match_substring(values, self._unavailable)).as_py():
             raise _UnusualError
         rows = _parsed(values.fill_null("{}"), self._forms)
         cells = [self._cell(name, form, rows[name]) for name, form in self._forms.items()]
-        made = {"key": self._keys(records["key"].cast(pa.string())), "gone": values.is_null()}
-        fixed = [made[name] if name in made else records[name] for name in FIXED]
+        keys = self._keys(records["key"].cast(pa.string()))
+        fixed = [keys if name == "key" else records[name] for name in FIXED]
         return pa.RecordBatch.from_arrays([*fixed, *cells], schema=self._schema)
 
     def _cell(self, name: str, form: _Form, values: _Values) -> _Values:

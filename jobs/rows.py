@@ -12,6 +12,8 @@ from jobs.sqltext import literal, quote
 
 FIXED = ("partition", "offset", "key", "version", "gate", "gone")
 """Columns before those of the table, which are c0, c1, ..."""
+LARGE = 2_048
+"""Bytes. What is larger is decoded in the JVM, which gives the wanted columns alone."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,13 @@ def rows_sql(table: Table, log: TopicLog, *, unavailable: str = "") -> RowsSql:
 
 
 def records_sql(log: TopicLog) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The same two steps for what Arrow decodes (jobs/plainrows.py): no look at the key and the value is taken."""
-    shape = ("`partition`", "`offset`", "key", "version", _GATE, "value")
-    return ("key", "value", f"{version_sql(log)} AS version", *_PLACED), shape
+    """The same two steps for what Arrow decodes (jobs/plainrows.py): key and value come as they are.
+
+    But for the value of a large record: with columns that nobody wants, a slice of those would fill the memory.
+    """
+    value = f"if(octet_length(value) > {LARGE}, NULL, value) AS value"
+    shape = ("`partition`", "`offset`", "key", "version", _GATE, "gone", "value")
+    return ("key", value, "value IS NULL AS gone", f"{version_sql(log)} AS version", *_PLACED), shape
 
 
 def _header(name: str, place: str) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable
-from functools import cache
 from typing import cast
 
 import pyarrow as pa
@@ -13,19 +11,16 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from driftless.registry import Epoch, TopicLog
 from driftless.table import Column, Table
 from jobs.apply import DRIVER_OFFSETS, Head, LogSource
 from jobs.plainrows import plain_rows
-from jobs.rows import records_sql, rows_sql
-from jobs.steps import Steps, planning
+from jobs.rows import LARGE
 from jobs.views import reader
 from jobs.views.reader import TableLog
-from tests.both_ways import TOPIC, Record, as_java
+from tests.both_ways import Record
+from tests.plain import LOG, UNAVAILABLE, by_arrow, by_spark, stepped
 from tests.seeds import seeds
 
-UNAVAILABLE = "__gone"
-LOG = TopicLog(TOPIC, "id", 2, (Epoch(1, {0: 0, 1: 0}, ""), Epoch(3, {0: 2, 1: 1}, "")))
 COLUMNS = {
     "id": Column("id", "int8"),
     "name": Column("name", "text", toastable=True),
@@ -55,28 +50,6 @@ HEADERS = [("op", b"c"), ("ts", b"1"), ("seq", b'["12","15"]')]
 
 def table(*names: str, key: tuple[str, ...] = ("id",)) -> Table:
     return Table("public", "t", tuple(COLUMNS[name] for name in names or COLUMNS), key)
-
-
-def by_spark(spark: SparkSession, t: Table, records: Iterable[Record]) -> pa.Table:
-    sql = rows_sql(t, LOG, unavailable=UNAVAILABLE)
-    return _stepped(spark, sql.parse, sql.shape, records)
-
-
-def by_arrow(spark: SparkSession, t: Table, records: Iterable[Record]) -> pa.Table | None:
-    decoded = plain_rows(t, UNAVAILABLE)
-    assert decoded is not None
-    return decoded.rows(_stepped(spark, *records_sql(LOG), records))
-
-
-def _stepped(
-    spark: SparkSession, parse: tuple[str, ...], shape: tuple[str, ...], records: Iterable[Record]
-) -> pa.Table:
-    return _steps(spark, parse, shape).rows([as_java(spark, list(records))])
-
-
-@cache
-def _steps(spark: SparkSession, parse: tuple[str, ...], shape: tuple[str, ...]) -> Steps:
-    return Steps(planning(spark), LogSource(TOPIC, {"includeHeaders": "true"}, parse, shape))
 
 
 def record(row: object, key: object = None, offset: int = 0, partition: int = 0) -> Record:
@@ -206,6 +179,22 @@ def test_what_is_no_object_is_left_to_spark(spark: SparkSession, value: bytes, w
     assert by_arrow(spark, table(), [record(ROW), damaged, record(ROW)]) is None
 
 
+def test_a_large_record_is_left_to_spark(spark: SparkSession) -> None:
+    """Whose columns, if nobody wants them, would all come into the driver."""
+    few = json.dumps({"id": 1, "other": ""}).encode()
+    for size, left in ((LARGE, False), (LARGE + 1, True)):
+        value = few.replace(b'""', b'"%s"' % (b"x" * (size - len(few))))
+        assert len(value) == size
+        assert (by_arrow(spark, table("id"), [record(value)]) is None) == left
+
+
+def test_a_column_may_have_any_name(spark: SparkSession) -> None:
+    name = 'a"\\\n`é.r'
+    t = Table("public", "t", (COLUMNS["id"], Column(name, "text")), (name,))
+    (row,) = same(spark, t, [record({"id": 1, name: "x", "r": 2}, {name: "k"})])
+    assert (row["key"], row["c0"], row["c1"]) == ("k", "1", "x")
+
+
 def test_keys_that_json_may_spell_in_several_ways_are_left_to_spark(spark: SparkSession) -> None:
     t = table("id", "name", key=("id", "name"))
     for text, left in (('"', True), ("\\", True), ("\n", True), ("\x7f", True), ("☃/<", False)):
@@ -237,7 +226,7 @@ def test_a_slice_that_is_unusual_is_read_again_and_those_after_it_by_spark_alone
             self._source = source
 
         def toArrow(self) -> pa.Table:  # noqa: N802
-            return _stepped(spark, self._source.parse, self._source.shape, next(slices))
+            return stepped(spark, self._source.parse, self._source.shape, next(slices))
 
     monkeypatch.setattr(reader, "read_slice", Read)
     log = TableLog.of(table(), LOG, {}, UNAVAILABLE)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Mapping
 from itertools import zip_longest
 
 import psycopg
 import pytest
 from psycopg import sql
+from pyspark.sql import SparkSession
 
 from connectors.postgres import Postgres
+from driftless.table import Table
 from driftless.types import refusal, sql_of
+from jobs import rows
+from jobs.plainrows import plain_rows
+from tests.both_ways import Record
 from tests.chain.conftest import MakePipeline
 from tests.compare import View
 from tests.pipeline import Pipeline
+from tests.plain import by_arrow, by_spark
 from tests.type_samples import REFUSED, SAMPLES, SETUP, SHOWN_AS
 
 pytestmark = pytest.mark.server
@@ -113,6 +121,34 @@ def test_every_column_can_become_null(pipeline: Pipeline, source: psycopg.Connec
         nothing = ", ".join(f"{column} = null" for column in columns)
         source.execute(f"update {table} set {nothing} where id >= 1000".encode())
     pipeline.assert_in_step()
+
+
+def test_arrow_decodes_what_debezium_writes_as_spark_does(
+    spark: SparkSession, pipeline: Pipeline, module_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "LARGE", 1 << 20)  # some rows have sixty columns
+    with Postgres(module_database) as postgres:
+        tables = {name: postgres.table(name) for name in TABLES}
+    decoded, left = Counter[str](), Counter[str]()
+    for name, table in tables.items():
+        assert table is not None
+        taken = [(key, value) for key, value in pipeline.records(name) if key and json.loads(key)["id"] < 1000]
+        records: list[Record] = [(*both, None, 0, offset) for offset, both in enumerate(taken)]
+        (key,) = (column for column in table.columns if column.name == "id")
+        for column in table.columns:
+            one = Table(table.schema, table.name, (key, column), table.key)
+            if column is key or refusal(column) is not None or plain_rows(one, "") is None:
+                continue
+            kind = TABLES[name][column.name]
+            for record in records:
+                found = by_arrow(spark, one, [record])
+                (left if found is None else decoded)[kind] += 1
+                assert found is None or found.to_pylist() == by_spark(spark, one, [record]).to_pylist()
+    common = {"bigint", "boolean", "text", "uuid", "numeric(10,2)", "jsonb", "date", "timestamp", "timestamptz", "mood"}
+    assert decoded.keys() >= common
+    # Its infinities, and years that are no four digits. Nothing of a text, since all of it is read as it stands.
+    assert left.keys() >= {"numeric", "date", "timestamp", "timestamptz"}
+    assert not left.keys() & {"bigint", "boolean", "text", "uuid", "jsonb", "mood"}
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from threading import Event
 
-import psutil
 import psycopg
 
 from bench.database import database, fill
@@ -16,7 +15,7 @@ from bench.figures import Figure, Report, Scale, percentile
 from bench.latency import LOAD, Chain, Load
 from bench.meanwhile import meanwhile
 from bench.pipeline import COMMAND, Followers, Pipeline, Running, pipeline
-from bench.watch import Usage, Watch
+from bench.watch import Usage, Watch, server_cpu
 from stack import Stack
 
 _FOLLOWERS: Followers = {"search": ("opensearch", {}), "cache": ("redis", {})}
@@ -121,17 +120,6 @@ def _continuous(p: Pipeline, dsn: str, size: int, running: Running, scale: Scale
 
 
 def _timed(stack: Stack, do: Callable[[], None]) -> tuple[float, float]:
-    begun, cpu = time.monotonic(), _source_cpu(stack)
+    begun, cpu = time.monotonic(), server_cpu(stack, "postgres")
     do()
-    return time.monotonic() - begun, _source_cpu(stack) - cpu
-
-
-def _source_cpu(stack: Stack) -> float:
-    """Of the server's processes, also of those that have ended."""
-    server = psutil.Process(stack.running()["postgres"])
-    own = server.cpu_times()
-    total = own.user + own.system + own.children_user + own.children_system
-    for child in server.children():
-        times = child.cpu_times()
-        total += times.user + times.system
-    return float(total)
+    return time.monotonic() - begun, server_cpu(stack, "postgres") - cpu

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
 import psycopg
 
 from bench.database import database
@@ -22,6 +21,7 @@ from bench.pgsync import PGSync
 from bench.pipeline import Pipeline, Running, pipeline, until
 from bench.searched import Index
 from bench.shop import LOAD, Shop
+from bench.watch import server_cpu
 from driftless import names
 from driftless.lsn import parse_lsn
 from stack import Stack
@@ -186,10 +186,9 @@ def _warm(stack: Stack, dsn: str) -> None:
 
 def _calm(stack: Stack) -> None:
     """Return when the servers that took the snapshot rest; after a minute in any case."""
-    servers = [psutil.Process(stack.running()[name]) for name in ("kafka", "connect")]
 
     def cpu() -> float:
-        return sum(used.user + used.system for used in (server.cpu_times() for server in servers))
+        return sum(server_cpu(stack, name) for name in ("kafka", "connect"))
 
     for _ in range(15):
         before = cpu()

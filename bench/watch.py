@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import psutil
 
+from stack import Stack
+
 _EVERY = 0.1
 PARTS = ("driver", "jvm", "workers")
 
@@ -72,3 +74,14 @@ class Watch(threading.Thread):
         if process.pid == self._root.pid:
             return "driver"
         return "jvm" if process.name() == "java" else "workers"
+
+
+def server_cpu(stack: Stack, name: str) -> float:
+    """Seconds of a server's processes, also of those that have ended."""
+    server = psutil.Process(stack.running()[name])
+    own = server.cpu_times()
+    total = own.user + own.system + own.children_user + own.children_system
+    for child in server.children():
+        times = child.cpu_times()
+        total += times.user + times.system
+    return float(total)

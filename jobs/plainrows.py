@@ -18,7 +18,7 @@ import pyarrow.json
 
 from driftless.table import Column, Table
 from driftless.types import rule_of
-from jobs.decode import DAYS, MICROS, Scale, column_of
+from jobs.decode import DAYS, MICROS, Scale
 from jobs.rows import FIXED, is_plain
 
 # Their stubs know fewer arguments than the functions take.
@@ -50,6 +50,9 @@ class _Form:
     text: Callable[[_Values], _Values]
     json: bool = False
 
+    def as_json(self, texts: _Values) -> _Values:
+        return texts if self.json else _quoted(texts)
+
 
 def plain_rows(table: Table, unavailable: str) -> PlainRows | None:
     """None where a column is of a type that only Spark's expressions decode. `unavailable`: as of `rows_sql`."""
@@ -63,7 +66,7 @@ class PlainRows:
     def __init__(self, table: Table, forms: dict[str, _Form], unavailable: str) -> None:
         self._forms = forms
         self._texts = frozenset(column.name for column in table.columns if is_plain(column))
-        self._key = {name: forms[column_of(table, name).name] for name in table.key}
+        self._key = {name: forms[name] for name in table.key}
         self._unavailable = unavailable if table.needs_full_identity else ""
         cells = [(f"c{number}", pa.string()) for number in range(len(forms))]
         self._schema = pa.schema([*zip(FIXED, _KINDS, strict=True), *cells])
@@ -90,7 +93,7 @@ class PlainRows:
 
     def _cell(self, name: str, form: _Form, values: _Values) -> _Values:
         text = form.text(values)
-        return text if form.json or name in self._texts else _quoted(text)
+        return text if name in self._texts else form.as_json(text)
 
     def _keys(self, keys: _Values) -> _Values:
         """As `key_sql` does: the one value's text, or several values as an array."""
@@ -100,7 +103,7 @@ class PlainRows:
             raise _UnusualError
         if len(texts) == 1:
             return next(iter(texts.values()))
-        parts = [text if self._key[name].json else _quoted(text) for name, text in texts.items()]
+        parts = [self._key[name].as_json(text) for name, text in texts.items()]
         return pc.binary_join_element_wise("[", pc.binary_join_element_wise(*parts, ","), "]", "")
 
 
@@ -134,22 +137,6 @@ def _quoted(texts: _Values) -> _Values:
 
 
 # -- the forms, which are some of those in driftless/types.py ----------------------------------------------------------
-
-
-def _form(column: Column) -> _Form | None:
-    rule = rule_of(column)
-    if rule is None or column.array:
-        return None
-    return {
-        ("bigint", "same"): _Form(pa.int64(), _as_text, json=True),
-        ("boolean", "same"): _Form(pa.bool_(), _as_text, json=True),
-        ("string", "same"): _Form(pa.string(), _same),
-        ("string", "numeric"): _Form(pa.string(), _finite, json=True),
-        ("string", "json"): _Form(pa.string(), _on_one_line, json=True),
-        ("bigint", "timestamp"): _Form(pa.int64(), _timestamps),
-        ("bigint", "date"): _Form(pa.int64(), _dates),
-        ("string", "timestamptz"): _Form(pa.string(), _zoned),
-    }.get((rule.log, rule.form))
 
 
 def _same(texts: _Values) -> _Values:
@@ -200,3 +187,21 @@ def _check_common_era(values: _Values, scale: Scale) -> None:
     lowest, highest = span["min"].as_py(), span["max"].as_py()
     if lowest is not None and (lowest < scale.year_1 or highest >= scale.year_10000):
         raise _UnusualError
+
+
+_FORMS = {
+    ("bigint", "same"): _Form(pa.int64(), _as_text, json=True),
+    ("boolean", "same"): _Form(pa.bool_(), _as_text, json=True),
+    ("string", "same"): _Form(pa.string(), _same),
+    ("string", "numeric"): _Form(pa.string(), _finite, json=True),
+    ("string", "json"): _Form(pa.string(), _on_one_line, json=True),
+    ("bigint", "timestamp"): _Form(pa.int64(), _timestamps),
+    ("bigint", "date"): _Form(pa.int64(), _dates),
+    ("string", "timestamptz"): _Form(pa.string(), _zoned),
+}
+"""By what a rule says: the JSON type in the log, and the form."""
+
+
+def _form(column: Column) -> _Form | None:
+    rule = rule_of(column)
+    return None if rule is None or column.array else _FORMS.get((rule.log, rule.form))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -19,8 +20,7 @@ Record = tuple[bytes | None, bytes | None, Sequence[Header] | None, int, int]
 
 def both_ways(spark: SparkSession, parse: Sequence[str], shape: Sequence[str], records: Sequence[Record]) -> pa.Table:
     """What the records become; raises what the job raises, once the other way has raised the same."""
-    source = LogSource(TOPIC, {"includeHeaders": "true"}, tuple(parse), tuple(shape))
-    found = _outcome(lambda: Steps(planning(spark), source).rows([as_java(spark, records)]))
+    found = _outcome(lambda: stepped(spark, tuple(parse), tuple(shape), records))
     kind = "key binary, value binary, headers array<struct<key: string, value: binary>>, partition int, offset bigint"
     frame = spark.createDataFrame(records, kind)
     wanted = _outcome(frame.selectExpr(*parse).selectExpr(*shape).toArrow)
@@ -33,6 +33,16 @@ def both_ways(spark: SparkSession, parse: Sequence[str], shape: Sequence[str], r
     return wanted
 
 
+def stepped(spark: SparkSession, parse: tuple[str, ...], shape: tuple[str, ...], records: Sequence[Record]) -> pa.Table:
+    """What the two steps make of records, without a job."""
+    return _steps(spark, parse, shape).rows([_java(spark, records)])
+
+
+@cache
+def _steps(spark: SparkSession, parse: tuple[str, ...], shape: tuple[str, ...]) -> Steps:
+    return Steps(planning(spark), LogSource(TOPIC, {"includeHeaders": "true"}, parse, shape))
+
+
 def _outcome(call: Any) -> Any:
     try:
         return call()
@@ -40,8 +50,7 @@ def _outcome(call: Any) -> Any:
         return exc
 
 
-def as_java(spark: SparkSession, records: Sequence[Record]) -> Any:
-    """A Java collection of Kafka's records."""
+def _java(spark: SparkSession, records: Sequence[Record]) -> Any:
     jvm: Any = spark._jvm
     clients = jvm.org.apache.kafka
     listed = jvm.java.util.ArrayList()

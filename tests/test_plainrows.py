@@ -17,8 +17,8 @@ from jobs.plainrows import plain_rows
 from jobs.rows import LARGE
 from jobs.views import reader
 from jobs.views.reader import TableLog
-from tests.both_ways import Record
-from tests.plain import LOG, UNAVAILABLE, by_arrow, by_spark, stepped
+from tests.both_ways import Record, stepped
+from tests.plain import LOG, UNAVAILABLE, by_arrow, by_spark
 from tests.seeds import seeds
 
 COLUMNS = {

@@ -52,9 +52,8 @@ class TableLog:
         """`table`: with the columns that the view reads. `options`: the Kafka source's."""
         options = {**options, "includeHeaders": "true"}
         rows = rows_sql(table, log, unavailable=unavailable)
-        source, records = (
-            LogSource(log.topic, options, *steps) for steps in ((rows.parse, rows.shape), records_sql(log))
-        )
+        source = LogSource(log.topic, options, rows.parse, rows.shape)
+        records = LogSource(log.topic, options, *records_sql(log))
         return cls(table.full_name, log, source, rows.plain, records, plain_rows(table, unavailable))
 
 

@@ -23,7 +23,9 @@ def require_room(server: Server, names: Names, generation: int, documents: int, 
         return
     memory = server.call("INFO", "memory")
     limit = memory["maxmemory"] or memory.get("total_system_memory", 0)
-    needed, free = round(documents * _mean_bytes(server, names, generation)), limit - memory["used_memory"]
+    # What waits for a slow disk or replica is in use, but not counted against the limit.
+    taken = memory["used_memory"] - memory.get("mem_not_counted_for_evict", 0)
+    needed, free = round(documents * _mean_bytes(server, names, generation)), limit - taken
     if limit and needed > free:
         raise SinkMisconfigured(
             f"Redis has no room for generation {generation} of `{follower}`: a second copy of its {documents} "

@@ -1,9 +1,9 @@
-"""Rows of a table's topic, decoded by Arrow from what Spark reads, where all of a slice is of the plainest kind.
+"""Rows of a table's topic, decoded by Arrow from records as they are, where all of them are of the plainest kind.
 
 What a row is, Spark's expressions say (jobs/rows.py). They cost a JVM that has just started 35 µs a record and a warm
-one 15, where merely reading costs 18 and 8, and Arrow's reader of JSON 1 (docs/benchmarks.md). So large slices of
-tables of common types are decoded here, into the same rows. What is unusual in them, a mistake for one, is not judged
-here: nothing of such a slice is taken, and it is read again with the expressions.
+one 15, and Arrow's reader of JSON 1 (docs/benchmarks.md). So large slices of tables of common types are decoded here,
+into the same rows. What is unusual in them, a mistake for one, is not judged here: nothing of such records is taken,
+and they are read again with the expressions.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.json
 
+from driftless.registry import TopicLog
 from driftless.table import Column, Table
 from driftless.types import rule_of
+from driftless.version import OFFSET_BITS
 from jobs.decode import DAYS, MICROS, Scale
 from jobs.rows import FIXED, is_plain
 
@@ -25,9 +28,16 @@ from jobs.rows import FIXED, is_plain
 pc: Any = pyarrow.compute
 read_json: Any = pyarrow.json.read_json
 
+LARGE = 2_048
+"""Bytes of a value. What is larger is decoded in the JVM, which gives the wanted columns alone: with those that nobody
+wants, a slice of such records would fill the memory."""
 _ESCAPED = r'["\\\x00-\x1f\x7f]'
 """What JSON has more than one spelling of."""
 _ZONED = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"
+
+_SEQUENCE = r'^\["(?P<ended>\d{1,18})","'
+"""Of a record's header: where in the source's log the transaction before its own ended, and where it is itself."""
+_NONE_ENDED = "[null,"
 
 _KINDS: tuple[pa.DataType, ...] = (pa.int32(), pa.int64(), pa.string(), pa.int64(), pa.int64(), pa.bool_())
 """Of FIXED."""
@@ -54,42 +64,59 @@ class _Form:
         return texts if self.json else _quoted(texts)
 
 
-def plain_rows(table: Table, unavailable: str) -> PlainRows | None:
+def plain_rows(table: Table, log: TopicLog, unavailable: str) -> PlainRows | None:
     """None where a column is of a type that only Spark's expressions decode. `unavailable`: as of `rows_sql`."""
     forms = {column.name: form for column in table.columns if (form := _form(column)) is not None}
-    return PlainRows(table, forms, unavailable) if len(forms) == len(table.columns) else None
+    return PlainRows(table, log, forms, unavailable) if len(forms) == len(table.columns) else None
 
 
 class PlainRows:
     """The rows of one table. Has no state, so any thread may use it."""
 
-    def __init__(self, table: Table, forms: dict[str, _Form], unavailable: str) -> None:
+    def __init__(self, table: Table, log: TopicLog, forms: dict[str, _Form], unavailable: str) -> None:
+        self._log = log
         self._forms = forms
         self._texts = frozenset(column.name for column in table.columns if is_plain(column))
         self._key = {name: forms[name] for name in table.key}
         self._unavailable = unavailable if table.needs_full_identity else ""
         cells = [(f"c{number}", pa.string()) for number in range(len(forms))]
-        self._schema = pa.schema([*zip(FIXED, _KINDS, strict=True), *cells])
+        self.schema = pa.schema([*zip(FIXED, _KINDS, strict=True), *cells])
 
     def rows(self, records: pa.Table) -> pa.Table | None:
-        """What `rows_sql` makes of the records that `records_sql` gives; None where one of them is unusual."""
+        """What `rows_sql` makes of records, given as the Kafka source's columns; None where one of them is unusual."""
         try:
             batches = [self._batch(batch) for batch in records.to_batches() if batch.num_rows]
-            return pa.Table.from_batches(batches, self._schema)
+            return pa.Table.from_batches(batches, self.schema)
         except (_UnusualError, pa.ArrowException):
             return None
 
     def _batch(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        values, gone = records["value"].cast(pa.string()), records["gone"]  # the cast looks whether it is UTF-8
-        if pc.any(pc.and_(values.is_null(), pc.invert(gone))).as_py():  # a large one
+        if (pc.max(pc.binary_length(records["value"])).as_py() or 0) > LARGE:
             raise _UnusualError
+        values = records["value"].cast(pa.string())  # looks whether it is UTF-8
         if self._unavailable and pc.any(pc.match_substring(values, self._unavailable)).as_py():
             raise _UnusualError
         rows = _parsed(values.fill_null("{}"), self._forms)
         cells = [self._cell(name, form, rows[name]) for name, form in self._forms.items()]
-        keys = self._keys(records["key"].cast(pa.string()))
-        fixed = [keys if name == "key" else records[name] for name in FIXED]
-        return pa.RecordBatch.from_arrays([*fixed, *cells], schema=self._schema)
+        fixed = {
+            "partition": records["partition"],
+            "offset": records["offset"],
+            "key": self._keys(records["key"].cast(pa.string())),
+            "version": self._versions(records["partition"].to_numpy(), records["offset"].to_numpy()),
+            "gate": _gates(records["headers"]),
+            "gone": values.is_null(),
+        }
+        return pa.RecordBatch.from_arrays([*(fixed[name] for name in FIXED), *cells], schema=self.schema)
+
+    def _versions(self, partitions: Any, offsets: Any) -> _Values:
+        """As `version_sql` does."""
+        newest, *older = reversed(self._log.epochs)
+        epochs, after = np.full(len(offsets), newest.number), newest
+        for before in older:
+            floors = np.array([after.floors.get(p, 0) for p in range(self._log.partitions)])
+            epochs[offsets < floors[partitions]] = before.number
+            after = before
+        return pa.array(epochs << OFFSET_BITS | offsets)
 
     def _cell(self, name: str, form: _Form, values: _Values) -> _Values:
         text = form.text(values)
@@ -105,6 +132,33 @@ class PlainRows:
             return next(iter(texts.values()))
         parts = [self._key[name].as_json(text) for name, text in texts.items()]
         return pc.binary_join_element_wise("[", pc.binary_join_element_wise(*parts, ","), "]", "")
+
+
+def _gates(headers: _Values) -> _Values:
+    """As `rows_sql` does."""
+    read = pc.fill_null(pc.equal(_header(headers, "op"), b"r"), False)
+    if pc.all(read).as_py():
+        return pa.repeat(-1, len(read)).cast(pa.int64())
+    sequences = _header(headers, "seq").cast(pa.string())
+    ended = pc.struct_field(pc.extract_regex(sequences, _SEQUENCE), "ended").cast(pa.int64())
+    known = pc.or_(pc.or_(read, ended.is_valid()), pc.fill_null(pc.starts_with(sequences, _NONE_ENDED), True))
+    if not pc.all(known).as_py():
+        raise _UnusualError
+    return pc.if_else(read, -1, ended.fill_null(0))
+
+
+def _header(headers: _Values, name: str) -> _Values:
+    """The header of that name of each record; null where there is none."""
+    of, one = pc.list_parent_indices(headers), headers.flatten()
+    named = pc.equal(one.field("key"), name)
+    rows, values = of.filter(named).to_numpy(), one.field("value").filter(named)
+    if len(rows) == len(headers) and (rows == np.arange(len(rows))).all():
+        return values
+    if (np.diff(rows) == 0).any():
+        raise _UnusualError
+    places = np.full(len(headers), -1)
+    places[rows] = np.arange(len(rows))
+    return values.take(pa.array(places, mask=places < 0))
 
 
 def _parsed(texts: _Values, forms: dict[str, _Form]) -> dict[str, _Values]:

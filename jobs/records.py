@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -24,8 +26,10 @@ class Records:
     Not to be shared between threads at one time.
     """
 
-    def __init__(self, spark: SparkSession, source: LogSource, *, seconds: float = TIMEOUT) -> None:
-        """`seconds`: how long an answer is waited for."""
+    def __init__(
+        self, spark: SparkSession, source: LogSource, *, poll: int = DRIVER_OFFSETS, seconds: float = TIMEOUT
+    ) -> None:
+        """`poll`: how many records Kafka may give at a time. `seconds`: how long it is waited for."""
         self._seconds = seconds
         self._jvm: Any = spark._jvm
         self._topic = source.topic
@@ -36,7 +40,7 @@ class Records:
             "value.deserializer": _BYTES,
             "enable.auto.commit": "false",
             "auto.offset.reset": "none",
-            "max.poll.records": str(DRIVER_OFFSETS),
+            "max.poll.records": str(poll),
         }
         self._consumer: Any = None
         self._places: dict[int, Any] = {}
@@ -47,8 +51,18 @@ class Records:
 
         Raises SourceUnavailable for what may pass, and SourceError where records are gone.
         """
+        found: list[Any] = []
+
+        def take(records: Any) -> bool:
+            found.append(records)
+            return True
+
+        return found, self.each(begin, end, take)
+
+    def each(self, begin: Offsets, end: Offsets, take: Callable[[Any], bool], *, most: float = inf) -> Offsets:
+        """The same, given to `take` as it comes, until that says no or some `most` offsets are read."""
         try:
-            return self._read(begin, end)
+            return self._each(begin, end, take, most)
         except Py4JJavaError as exc:
             self.close()
             name, said = exc.java_exception.getClass().getSimpleName(), exc.java_exception.getMessage()
@@ -66,28 +80,35 @@ class Records:
             with suppress(Py4JJavaError):
                 consumer.close(self._jvm.java.time.Duration.ZERO)
 
-    def _read(self, begin: Offsets, end: Offsets) -> tuple[list[Any], Offsets]:
-        if self._consumer is None:
-            self._consumer = self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer(self._java_settings())
-        consumer = self._consumer
-        if begin.keys() != self._at.keys():
-            self._assign(sorted(begin))
-        for p, offset in begin.items():
-            if self._at[p] != offset:
-                consumer.seek(self._places[p], offset)
-                self._at[p] = offset
-        found, deadline = [], time.monotonic() + self._seconds
+    def _each(self, begin: Offsets, end: Offsets, take: Callable[[Any], bool], most: float) -> Offsets:
+        self._go_to(begin)
+        deadline = time.monotonic() + self._seconds
         while any(self._at[p] < offset for p, offset in end.items()):
+            if sum(self._at.values()) - sum(begin.values()) >= most:
+                break
             if time.monotonic() > deadline:
                 raise SourceUnavailable(
                     f"Kafka gave no answer within {self._seconds:.0f} s while reading {self._topic}"
                 )
-            some = consumer.poll(self._jvm.java.time.Duration.ofMillis(_POLL_MILLISECONDS))
-            if not some.isEmpty():
-                found.append(some)
+            some = self._consumer.poll(self._jvm.java.time.Duration.ofMillis(_POLL_MILLISECONDS))
+            go_on = some.isEmpty() or take(some)
             # Positions, since the marks that end transactions are no records.
-            self._at = {p: consumer.position(place) for p, place in self._places.items()}
-        return found, dict(self._at)
+            at = {p: self._consumer.position(place) for p, place in self._places.items()}
+            if at != self._at:
+                self._at, deadline = at, time.monotonic() + self._seconds
+            if not go_on:
+                break
+        return dict(self._at)
+
+    def _go_to(self, begin: Offsets) -> None:
+        if self._consumer is None:
+            self._consumer = self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer(self._java_settings())
+        if begin.keys() != self._at.keys():
+            self._assign(sorted(begin))
+        for p, offset in begin.items():
+            if self._at[p] != offset:
+                self._consumer.seek(self._places[p], offset)
+                self._at[p] = offset
 
     def _assign(self, partitions: list[int]) -> None:
         places = self._jvm.java.util.ArrayList()

@@ -12,8 +12,6 @@ from jobs.sqltext import literal, quote
 
 FIXED = ("partition", "offset", "key", "version", "gate", "gone")
 """Columns before those of the table, which are c0, c1, ..."""
-LARGE = 2_048
-"""Bytes. What is larger is decoded in the JVM, which gives the wanted columns alone."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,10 @@ def rows_sql(table: Table, log: TopicLog, *, unavailable: str = "") -> RowsSql:
         f"{version_sql(log)} AS version",
         f"concat({literal(log.topic)}, '/', `partition`, '/', `offset`) AS place",
         f"{lacking_sql(table, unavailable)} AS lacking",
-        *_PLACED,
+        f"{_header('op', '0')} AS op",
+        f"{_header('seq', 'size(headers) - 1')} AS seq",
+        "`partition`",
+        "`offset`",
     ]
     missing = " OR ".join(f"k.{quote(name)} IS NULL" for name in table.key)
     broken = (
@@ -66,16 +67,6 @@ def rows_sql(table: Table, log: TopicLog, *, unavailable: str = "") -> RowsSql:
     return RowsSql(tuple(parse), tuple(shape), plain)
 
 
-def records_sql(log: TopicLog) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The same two steps for what Arrow decodes (jobs/plainrows.py): key and value come as they are.
-
-    But for the value of a large record: with columns that nobody wants, a slice of those would fill the memory.
-    """
-    value = f"if(octet_length(value) > {LARGE}, NULL, value) AS value"
-    shape = ("`partition`", "`offset`", "key", "version", _GATE, "gone", "value")
-    return ("key", value, "value IS NULL AS gone", f"{version_sql(log)} AS version", *_PLACED), shape
-
-
 def _header(name: str, place: str) -> str:
     """A header's text. `place`: where it nearly always is; looking through all of them takes three times as long."""
     there = f"get(headers, {place})"
@@ -83,12 +74,6 @@ def _header(name: str, place: str) -> str:
     return f"CAST(CASE WHEN {there}.key = {literal(name)} THEN {there}.value ELSE {found}.value END AS STRING)"
 
 
-_PLACED = (
-    f"{_header('op', '0')} AS op",
-    f"{_header('seq', 'size(headers) - 1')} AS seq",
-    "`partition`",
-    "`offset`",
-)
 _GATE = (
     # The first of `["123","456"]`; `[null,"456"]` before any transaction has ended.
     "CASE WHEN op = 'r' THEN -1L "

@@ -6,20 +6,31 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from driftless.errors import ConfigError
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
-_JIT = "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=5000 -XX:Tier4CompileThreshold=40000"
-"""The second compiler waits four times as long as it would: it took a third of the CPU of the first minute, and a run
-of half a million changes ends within that."""
+_PATIENCE = 16
+_JIT = " ".join(
+    f"-XX:Tier4{threshold}={_PATIENCE * default}"
+    for threshold, default in (
+        ("InvocationThreshold", 5_000),
+        ("MinInvocationThreshold", 600),
+        ("CompileThreshold", 15_000),
+        ("BackEdgeThreshold", 40_000),
+    )
+)
+"""The second compiler waits sixteen times as long as it would: it took a third of the CPU of the first minute, and a
+run of half a million changes ends within that (docs/benchmarks.md)."""
 JAVA_OPTIONS = "DRIFTLESS_JAVA_OPTIONS"
 """The variable with an operator's own options for the JVM."""
 ARCHIVE = Path(sys.prefix) / "share" / "driftless" / "spark.jsa"
@@ -76,12 +87,10 @@ def session(
     They, `master` and `memory` mean nothing where this process was submitted.
     """
     settings = dict(SETTINGS)
-    builder = SparkSession.builder
     if not submitted():
         # Workers must run this interpreter: with another one they die at once ("worker exited unexpectedly").
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        builder = builder.master(master)
-        settings |= HERE
+        settings |= HERE | {"spark.master": master}
         # Not `spark.jars`: those are loaded by a class loader whose classes no archive can hold.
         settings["spark.driver.extraClassPath"] = os.pathsep.join(str(jar) for jar in jars)
         settings["spark.driver.memory"] = memory
@@ -90,11 +99,11 @@ def session(
         options = archive if java_options is None else java_options
         more = os.environ.get(JAVA_OPTIONS, "")
         settings["spark.driver.extraJavaOptions"] = f"-XX:+UseSerialGC {_JIT} {logging} {options} {more}"
-    for key, value in settings.items():
-        builder = builder.config(key, value)
     interrupt = signal.getsignal(signal.SIGINT)
     try:
-        spark = builder.getOrCreate()
+        context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+        with nullcontext() if submitted() else _without_extensions(context):
+            spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
     except KeyboardInterrupt:
         # A JVM whose start is interrupted does not notice that nobody waits for it, and would outlive this process.
         for child in psutil.Process().children():
@@ -108,6 +117,24 @@ def session(
         spark.stop()
         raise ConfigError("Spark was submitted without its Kafka source", hint="add `--jars $(python -m stack spark)`")
     return spark
+
+
+@contextmanager
+def _without_extensions(context: SparkContext) -> Iterator[None]:
+    """A session that is made meanwhile looks for no extensions in jars.
+
+    The only ones are two functions of Spark's MLlib, for which it would start Scala's reflection: 0.9 s of every start.
+    """
+    jvm: Any = context._jvm
+    # Py4J must find classes all the same.
+    jvm.py4j.reflection.ReflectionUtil.setClassLoadingStrategy(jvm.py4j.reflection.RootClassLoadingStrategy())
+    thread = jvm.java.lang.Thread.currentThread()
+    before = thread.getContextClassLoader()
+    thread.setContextClassLoader(jvm.java.lang.ClassLoader.getPlatformClassLoader())
+    try:
+        yield
+    finally:
+        thread.setContextClassLoader(before)
 
 
 GONE = (Py4JNetworkError, ConnectionError)

@@ -64,7 +64,7 @@ class Steps:
         self._function = function
         # A Scala object that has no static methods.
         self._arrow = getattr(getattr(jvm.org.apache.spark.sql.execution.arrow, "ArrowConverters$"), "MODULE$")
-        self._empty = _tables([self._arrow.createEmptyArrowBatch(self._schema, "UTC", True, False)])
+        self._empty = tables([self._arrow.createEmptyArrowBatch(self._schema, "UTC", True, False)])
 
     def rows(self, records: Iterable[Any]) -> pa.Table:
         """The rows that records become, in their order. `records`: Java collections of them.
@@ -78,12 +78,13 @@ class Steps:
             batches = self._arrow.toBatchWithSchemaIterator(rows, self._schema, _ROWS, 0, "UTC", True, False)
             while batches.hasNext():
                 found.append(batches.next())
-        return _tables(found) if found else self._empty
+        return tables(found) if found else self._empty
 
     def _activate(self) -> None:
         """Expressions ask the session of their thread for settings."""
         self._jvm.org.apache.spark.sql.SparkSession.setActiveSession(self._session)
 
 
-def _tables(batches: list[bytes]) -> pa.Table:
+def tables(batches: list[bytes]) -> pa.Table:
+    """One table of streams of Arrow's, each with its schema."""
     return pa.concat_tables(pa.ipc.open_stream(batch).read_all() for batch in batches)

@@ -35,7 +35,7 @@ def both_ways(spark: SparkSession, parse: Sequence[str], shape: Sequence[str], r
 
 def stepped(spark: SparkSession, parse: tuple[str, ...], shape: tuple[str, ...], records: Sequence[Record]) -> pa.Table:
     """What the two steps make of records, without a job."""
-    return _steps(spark, parse, shape).rows([_java(spark, records)])
+    return _steps(spark, parse, shape).rows([in_java(spark, records)])
 
 
 @cache
@@ -50,7 +50,8 @@ def _outcome(call: Any) -> Any:
         return exc
 
 
-def _java(spark: SparkSession, records: Sequence[Record]) -> Any:
+def in_java(spark: SparkSession, records: Sequence[Record]) -> Any:
+    """A list of Kafka's own records."""
     jvm: Any = spark._jvm
     clients = jvm.org.apache.kafka
     listed = jvm.java.util.ArrayList()

@@ -9,9 +9,10 @@ from pyspark.sql import SparkSession
 
 from driftless.registry import Epoch, TopicLog
 from driftless.table import Table
+from jobs.plainlog import Raw
 from jobs.plainrows import plain_rows
-from jobs.rows import records_sql, rows_sql
-from tests.both_ways import TOPIC, Record, stepped
+from jobs.rows import rows_sql
+from tests.both_ways import TOPIC, Record, in_java, stepped
 
 UNAVAILABLE = "__gone"
 LOG = TopicLog(TOPIC, "id", 2, (Epoch(1, {0: 0, 1: 0}, ""), Epoch(3, {0: 2, 1: 1}, "")))
@@ -24,6 +25,6 @@ def by_spark(spark: SparkSession, table: Table, records: Sequence[Record]) -> pa
 
 def by_arrow(spark: SparkSession, table: Table, records: Sequence[Record]) -> pa.Table | None:
     """None where it leaves them to Spark."""
-    decoded = plain_rows(table, UNAVAILABLE)
+    decoded = plain_rows(table, LOG, UNAVAILABLE)
     assert decoded is not None
-    return decoded.rows(stepped(spark, *records_sql(LOG), records))
+    return decoded.rows(Raw(spark).table(in_java(spark, records)))

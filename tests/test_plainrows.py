@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 
 from driftless.table import Column, Table
 from jobs.apply import DRIVER_OFFSETS, Head, LogSource
-from jobs.plainrows import plain_rows
-from jobs.rows import LARGE
+from jobs.plainrows import LARGE, plain_rows
 from jobs.views import reader
 from jobs.views.reader import TableLog
 from tests.both_ways import Record, stepped
@@ -102,7 +101,6 @@ def test_deletes_nulls_epochs_and_gates(spark: SparkSession) -> None:
     assert [int(str(row["version"])) >> 48 for row in rows] == [1, 3, 1, 3, 3]
     assert [row["gate"] for row in rows] == [12, 12, 12, -1, 0]
     assert [row["c9"] for row in rows] == [None, None, None, '"2024-02-29"', '"2024-02-29"']
-    assert same(spark, table(), []) == []
 
 
 @pytest.mark.parametrize(
@@ -211,7 +209,7 @@ def test_a_key_that_lacks_a_column_is_left_to_spark(spark: SparkSession) -> None
 
 @pytest.mark.parametrize("other", [Column("x", "float8"), Column("x", "int4", array=True), Column("x", "interval")])
 def test_a_table_with_another_type_is_read_by_spark(other: Column) -> None:
-    assert plain_rows(Table("public", "t", (COLUMNS["id"], other), ("id",)), "") is None
+    assert plain_rows(Table("public", "t", (COLUMNS["id"], other), ("id",)), LOG, "") is None
 
 
 def test_a_slice_that_is_unusual_is_read_again_and_those_after_it_by_spark_alone(
@@ -219,24 +217,61 @@ def test_a_slice_that_is_unusual_is_read_again_and_those_after_it_by_spark_alone
 ) -> None:
     usual, other = [record(ROW), record(ROW | {"id": 8}, offset=1)], [record(ROW | {"n": "NAN"}, offset=2)]
     slices, asked = iter([usual, other, other, usual]), []
+    many = {0: DRIVER_OFFSETS + 1}
 
-    class Read:
+    class ByArrow:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def read(self, *_: object) -> tuple[dict[int, int], pa.Table] | None:
+            asked.append("arrow")
+            rows = by_arrow(spark, table(), next(slices))
+            return None if rows is None else (many, rows)
+
+        def close(self) -> None:
+            asked.append("close")
+
+    class BySpark:
         def __init__(self, _: SparkSession, source: LogSource, *__: object) -> None:
-            asked.append(source.shape)
             self._source = source
 
         def toArrow(self) -> pa.Table:  # noqa: N802
+            asked.append("spark")
             return stepped(spark, self._source.parse, self._source.shape, next(slices))
 
-    monkeypatch.setattr(reader, "read_slice", Read)
+    monkeypatch.setattr(reader, "PlainLog", ByArrow)
+    monkeypatch.setattr(reader, "read_slice", BySpark)
     log = TableLog.of(table(), LOG, {}, UNAVAILABLE)
     reading = reader.Reader([log], spark, cast("Head", None), "group")
-    many = {0: DRIVER_OFFSETS + 1}
-    found = [reading._rows(log, {0: 0}, many, 99)[0] for _ in range(3)]
+    found = [reading._rows(log, {0: 0}, many, 99, 99)[0] for _ in range(3)]
     reading.close()
     expected = [by_spark(spark, table(), records) for records in (usual, other, usual)]
     assert [list(rows) for rows in found] == [list(reader.Rows(rows, log.plain)) for rows in expected]
-    assert asked == [log.records.shape, log.records.shape, log.source.shape, log.source.shape]
+    assert asked == ["arrow", "arrow", "close", "spark", "spark"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "gate"),
+    [
+        ([("seq", b'["7","8"]'), ("op", b"u")], 7),
+        ([("op", b"c"), ("seq", b'[null,"8"]')], 0),
+        ([("op", b"r"), ("seq", b"anything")], -1),
+        ([("op", b"c")], 0),
+        ([], 0),
+        ([("op", b"c"), ("seq", b"anything")], None),
+        ([("op", b"c"), ("op", b"r"), ("seq", b'["7","8"]')], None),
+        ([("op", b"c"), ("seq", b'["7","8"]'), ("seq", b'["9","9"]')], None),
+        ([("op", b"c"), ("seq", b'["1234567890123456789","8"]')], None),
+    ],
+)
+def test_gates_of_headers_in_any_order(spark: SparkSession, headers: list[tuple[str, bytes]], gate: int | None) -> None:
+    """None where it is left to Spark."""
+    others = [record(ROW), record(ROW, offset=2)]
+    records: list[Record] = [others[0], (*record(ROW)[:2], headers, 0, 1), others[1]]
+    if gate is None:
+        assert by_arrow(spark, table(), records) is None
+    else:
+        assert [row["gate"] for row in same(spark, table(), records)] == [12, gate, 12]
 
 
 PIECES = [b"null", b"true", b"1e999", b"-", b"0", b"{", b"}", b"[", b"]", b",", b":", b'"', b'{"a":', b"{}", b'{"r":']

@@ -16,8 +16,9 @@ from driftless.registry import TopicLog
 from driftless.table import Table
 from jobs.apply import DRIVER_OFFSETS, SPARK_ERRORS, Head, LogSource, read_slice, spark_error
 from jobs.leased import name_jobs
+from jobs.plainlog import PlainLog
 from jobs.plainrows import PlainRows, plain_rows
-from jobs.rows import FIXED, records_sql, rows_sql
+from jobs.rows import FIXED, rows_sql
 from jobs.steps import FEW, planning
 from jobs.views.cuts import Cut
 from jobs.views.store import Partition, Row
@@ -36,15 +37,14 @@ _KEYED = len(FIXED) - len(_READ)
 class TableLog:
     """A table's log as a view reads it: from which epoch, and how its records become rows.
 
-    `source`: rows, by Spark's expressions. `plain`: see RowsSql. `records`, `decoded`: the same rows by Arrow, where it
-    knows the types of all columns.
+    `source`: rows, by Spark's expressions. `plain`: see RowsSql. `decoded`: the same rows by Arrow, where it knows the
+    types of all columns.
     """
 
     table: str
     log: TopicLog
     source: LogSource
     plain: frozenset[int]
-    records: LogSource
     decoded: PlainRows | None
 
     @classmethod
@@ -53,8 +53,7 @@ class TableLog:
         options = {**options, "includeHeaders": "true"}
         rows = rows_sql(table, log, unavailable=unavailable)
         source = LogSource(log.topic, options, rows.parse, rows.shape)
-        records = LogSource(log.topic, options, *records_sql(log))
-        return cls(table.full_name, log, source, rows.plain, records, plain_rows(table, unavailable))
+        return cls(table.full_name, log, source, rows.plain, plain_rows(table, log, unavailable))
 
 
 class Rows:
@@ -101,6 +100,7 @@ class Reader:
         self._interpreting = planning(spark)
         self._compiled: set[str] = set()
         self._unusual: set[str] = set()
+        self._open: dict[str, PlainLog] = {}
         self._head = head
         self._group = group
         self._ahead: Future[Part] | None = None
@@ -110,7 +110,8 @@ class Reader:
         name_jobs(self._spark, self._group, "read ahead", self._group)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.submit(self._close_logs)  # after what is being read
+        self._pool.shutdown(wait=False)
 
     def read(self, cut: Cut, positions: Mapping[Partition, int]) -> Part:
         """The next slice before a cut, to be asked for until it is whole. `positions`: where the first one begins."""
@@ -123,38 +124,38 @@ class Reader:
     def _fetch(self, cut: Cut, positions: Mapping[Partition, int], held: frozenset[Partition]) -> Part:
         ends = {(topic, p): end for topic, offsets in cut.ends.items() for p, end in offsets.items()}
         changes, reached, room = [], dict(positions), SLICE_OFFSETS
-        for t in self._logs:  # far behind one table after another: a slice of all would cost a job of Spark's for each
+        for t in self._logs:  # far behind one table after another: a slice of all would take several reads
             topic = t.log.topic
             begin = {p: positions[topic, p] for p in range(t.log.partitions) if (topic, p) not in held}
             begin = {p: position for p, position in begin.items() if position < ends[topic, p]}
             if not begin or room < _REST:
                 continue
-            if sum(ends[topic, p] - position for p, position in begin.items()) > FEW:
-                self._compiled.add(topic)
-            share = max(1, room // len(begin))
-            to = {p: min(ends[topic, p], position + share) for p, position in begin.items()}
-            room -= sum(to[p] - begin[p] for p in to)
-            rows, stops, stopped = self._rows(t, begin, to, cut.marker.lsn)
+            rows, stops, stopped = self._rows(t, begin, {p: ends[topic, p] for p in begin}, room, cut.marker.lsn)
+            room -= sum(stops[p] - begin[p] for p in stops)
             changes.append((t.table, rows))
             reached.update({(topic, p): stop for p, stop in stops.items()})
             held |= {(topic, p) for p in stopped}
-        return Part(changes, reached, held, all(reached[place] >= end or place in held for place, end in ends.items()))
+        whole = all(reached[place] >= end or place in held for place, end in ends.items())
+        if whole:
+            self._close_logs()
+        return Part(changes, reached, held, whole)
 
-    def _rows(self, t: TableLog, begin: Offsets, to: Offsets, lsn: int) -> tuple[Rows, Offsets, set[int]]:
-        """The rows before the first of each partition that is not surely of a whole transaction; where each ends, and
-        in which partitions there was such a one.
+    def _close_logs(self) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def _rows(self, t: TableLog, begin: Offsets, end: Offsets, room: int, lsn: int) -> tuple[Rows, Offsets, set[int]]:
+        """Some `room` rows before the first of each partition that is not surely of a whole transaction; where each
+        ends, and in which partitions there was such a one.
         """
         try:
-            if sum(to[p] - begin[p] for p in to) <= DRIVER_OFFSETS:
-                reached, table = self._head.read(t.source, begin, to)
-            else:
-                reached, table = to, self._slice(t, begin, to)
+            reached, table = self._read(t, begin, end, room)
         except SPARK_ERRORS as exc:
             raise spark_error(exc) from exc
         partitions, offsets, gates = (table[name].to_numpy() for name in _READ)
-        stops, held = {p: min(end, reached[p]) for p, end in to.items()}, set[int]()
-        for p, end in stops.items():
-            of_no_end = offsets[(partitions == p) & (gates >= lsn) & (offsets < end)]
+        stops, held = {p: min(end[p], reached[p]) for p in end}, set[int]()
+        for p, stop in stops.items():
+            of_no_end = offsets[(partitions == p) & (gates >= lsn) & (offsets < stop)]
             if len(of_no_end):
                 stops[p] = int(of_no_end.min())
                 held.add(p)
@@ -164,12 +165,22 @@ class Reader:
             table = table.filter(pa.array(within))
         return Rows(table, t.plain), stops, held
 
-    def _slice(self, t: TableLog, begin: Offsets, to: Offsets) -> pa.Table:
-        topic = t.log.topic
+    def _read(self, t: TableLog, begin: Offsets, end: Offsets, room: int) -> tuple[Offsets, pa.Table]:
+        """Rows with FIXED, and where they end, which may be beyond `end`."""
+        left, topic = sum(end[p] - begin[p] for p in end), t.log.topic
+        if left <= DRIVER_OFFSETS and topic not in self._open:
+            return self._head.read(t.source, begin, end)
         if t.decoded is not None and topic not in self._unusual:
-            table = t.decoded.rows(read_slice(self._spark, t.records, begin, to).toArrow())
-            if table is not None:
-                return table
+            if topic not in self._open:
+                self._open[topic] = PlainLog(self._spark, t.source, t.decoded)
+            part = self._open[topic].read(begin, end, room)
+            if part is not None:
+                return part
             self._unusual.add(topic)  # where one slice was, others may be, and each would be read twice
+            self._open.pop(topic).close()
+        if left > FEW:
+            self._compiled.add(topic)
+        share = max(1, room // len(begin))
+        to = {p: min(end[p], begin[p] + share) for p in end}
         spark = self._spark if topic in self._compiled else self._interpreting
-        return read_slice(spark, t.source, begin, to).toArrow()
+        return to, read_slice(spark, t.source, begin, to).toArrow()

@@ -15,13 +15,13 @@ from pyspark.sql import SparkSession
 from connectors.postgres import Postgres
 from driftless.table import Table
 from driftless.types import refusal, sql_of
-from jobs import rows
+from jobs import plainrows
 from jobs.plainrows import plain_rows
 from tests.both_ways import Record
 from tests.chain.conftest import MakePipeline
 from tests.compare import View
 from tests.pipeline import Pipeline
-from tests.plain import by_arrow, by_spark
+from tests.plain import LOG, by_arrow, by_spark
 from tests.type_samples import REFUSED, SAMPLES, SETUP, SHOWN_AS
 
 pytestmark = pytest.mark.server
@@ -126,7 +126,7 @@ def test_every_column_can_become_null(pipeline: Pipeline, source: psycopg.Connec
 def test_arrow_decodes_what_debezium_writes_as_spark_does(
     spark: SparkSession, pipeline: Pipeline, module_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "LARGE", 1 << 20)  # some rows have sixty columns
+    monkeypatch.setattr(plainrows, "LARGE", 1 << 20)  # some rows have sixty columns
     with Postgres(module_database) as postgres:
         tables = {name: postgres.table(name) for name in TABLES}
     decoded, left = Counter[str](), Counter[str]()
@@ -137,7 +137,7 @@ def test_arrow_decodes_what_debezium_writes_as_spark_does(
         (key,) = (column for column in table.columns if column.name == "id")
         for column in table.columns:
             one = Table(table.schema, table.name, (key, column), table.key)
-            if column is key or refusal(column) is not None or plain_rows(one, "") is None:
+            if column is key or refusal(column) is not None or plain_rows(one, LOG, "") is None:
                 continue
             kind = TABLES[name][column.name]
             for record in records:

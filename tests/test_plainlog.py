@@ -1,0 +1,124 @@
+"""Large slices of a real topic without a job, with what transactions and tombstones leave in it."""
+
+from __future__ import annotations
+
+import json
+import random
+import uuid
+from typing import Any, Literal
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Message, Producer
+from pyspark.sql import SparkSession
+
+from driftless.config import KafkaConfig
+from driftless.kafka import Kafka, Setting
+from driftless.table import Column, Table
+from jobs.apply import LogSource, kafka_options
+from jobs.plainlog import PlainLog
+from jobs.plainrows import LARGE, plain_rows
+from stack import Endpoints
+from tests.both_ways import Header, Record
+from tests.plain import LOG, UNAVAILABLE, by_spark
+from tests.seeds import seeds
+
+pytestmark = pytest.mark.server
+
+TABLE = Table("public", "t", (Column("id", "int8"), Column("name", "text", toastable=True)), ("id",))
+COUNT = 26_000
+
+
+class Topic:
+    """A topic of two partitions, and a log that reads it as rows."""
+
+    def __init__(self, spark: SparkSession, kafka: Kafka) -> None:
+        self.name = f"plain-{uuid.uuid4().hex[:8]}"
+        self.kafka = kafka
+        kafka.create(self.name, 2, {})
+        decoded = plain_rows(TABLE, LOG, UNAVAILABLE)
+        assert decoded is not None
+        options = {**kafka_options(kafka.settings(), "test"), "includeHeaders": "true"}
+        self.log = PlainLog(spark, LogSource(self.name, options, (), ()), decoded)
+
+    def ends(self) -> dict[int, int]:
+        return self.kafka.committed_ends(self.name, 2)
+
+    def producer(self) -> Producer:
+        settings: dict[str, Setting] = {"transactional.id": uuid.uuid4().hex, "linger.ms": 5}
+        producer = self.kafka.producer(**settings)
+        producer.init_transactions(30)
+        return producer
+
+    def write(self, producer: Producer, number: int, *, name: str | None = "x", partition: int = 0) -> None:
+        value = None if name is None else json.dumps({"id": number, "name": name}).encode()
+        headers: list[tuple[str, str | bytes | None]] = [("op", b"c"), ("seq", b'["%d","%d"]' % (number, number + 1))]
+        key = json.dumps({"id": number}).encode()
+        producer.produce(self.name, value, key, partition=partition, headers=headers)
+        producer.poll(0)
+
+    def records(self) -> list[Record]:
+        """By the plain client."""
+        found = self.kafka.read_between(self.name, {0: 0, 1: 0}, self.ends())
+        return [(m.key(), m.value(), _headers(m), m.partition() or 0, m.offset() or 0) for m in found]
+
+
+def _headers(message: Message) -> list[Header]:
+    headers: list[Any] = list(message.headers() or [])
+    return headers
+
+
+@pytest.fixture
+def topic(spark: SparkSession, endpoints: Endpoints) -> Topic:
+    return Topic(spark, Kafka(KafkaConfig(bootstrap=endpoints.kafka)))
+
+
+@pytest.mark.parametrize("seed", seeds(__name__, 1))
+def test_what_is_committed_is_read_once_and_as_spark_reads_it(spark: SparkSession, topic: Topic, seed: int) -> None:
+    print(f"DRIFTLESS_TEST_SEED={seed}")
+    rng, number, producer = random.Random(seed), 0, topic.producer()
+    while number < COUNT:
+        producer.begin_transaction()
+        for _ in range(rng.choice([1, 100, 5_000])):
+            number += 1
+            topic.write(producer, number, name=rng.choice(["x", "ü", None]), partition=rng.choice([0, 0, 0, 1]))
+        if rng.random() < 0.2:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+    ends, at, found = topic.ends(), {0: 0, 1: 0}, list[pa.Table]()
+    while any(at[p] < ends[p] for p in ends):
+        left = {p: at[p] for p in at if at[p] < ends[p]}
+        part = topic.log.read(left, {p: ends[p] for p in left}, 3_000)
+        assert part is not None
+        reached, rows = part
+        assert sum(reached.values()) > sum(left.values())
+        at |= reached
+        found.append(rows)
+    topic.log.close()
+    assert at == ends
+    assert len(found) > 1
+    order: list[tuple[str, Literal["ascending", "descending"]]] = [("partition", "ascending"), ("offset", "ascending")]
+    wanted = by_spark(spark, TABLE, topic.records()).sort_by(order)
+    assert COUNT / 4 < wanted.num_rows < number
+    assert pa.concat_tables(found).cast(wanted.schema).sort_by(order).equals(wanted)
+
+
+def test_what_is_unusual_gives_nothing_and_what_comes_before_it_is_read_all_the_same(topic: Topic) -> None:
+    producer = topic.producer()
+    producer.begin_transaction()
+    for number in range(3_000):
+        topic.write(producer, number, name="x" * (LARGE if number == 2_500 else 1))
+    producer.commit_transaction(30)
+    assert topic.log.read({0: 0}, {0: 3_000}, 3_000) is None
+    part = topic.log.read({0: 2_600}, {0: 3_000}, 3_000)
+    assert part is not None
+    assert part[1]["offset"].to_pylist() == list(range(2_600, 3_000))
+    topic.log.close()
+
+
+def test_nothing_to_read_is_an_empty_table(topic: Topic) -> None:
+    part = topic.log.read({0: 0, 1: 0}, {0: 0, 1: 0}, 10)
+    assert part is not None
+    assert (part[0], part[1].num_rows) == ({0: 0, 1: 0}, 0)
+    topic.log.close()

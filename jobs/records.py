@@ -70,7 +70,7 @@ class Records:
             if name in _GONE:
                 raise SourceError(what, hint="the broker lost records; `driftless check` says which") from exc
             raise SourceUnavailable(what) from exc
-        except SourceUnavailable:
+        except Exception:  # of `take` too: what was polled would be missing from the next read
             self.close()
             raise
 
@@ -83,9 +83,8 @@ class Records:
     def _each(self, begin: Offsets, end: Offsets, take: Callable[[Any], bool], most: float) -> Offsets:
         self._go_to(begin)
         deadline = time.monotonic() + self._seconds
-        while any(self._at[p] < offset for p, offset in end.items()):
-            if sum(self._at.values()) - sum(begin.values()) >= most:
-                break
+        go_on = True
+        while go_on and any(self._at[p] < offset for p, offset in end.items()):
             if time.monotonic() > deadline:
                 raise SourceUnavailable(
                     f"Kafka gave no answer within {self._seconds:.0f} s while reading {self._topic}"
@@ -96,8 +95,7 @@ class Records:
             at = {p: self._consumer.position(place) for p, place in self._places.items()}
             if at != self._at:
                 self._at, deadline = at, time.monotonic() + self._seconds
-            if not go_on:
-                break
+            go_on = go_on and sum(at.values()) - sum(begin.values()) < most
         return dict(self._at)
 
     def _go_to(self, begin: Offsets) -> None:

@@ -117,6 +117,22 @@ def test_what_is_unusual_gives_nothing_and_what_comes_before_it_is_read_all_the_
     topic.log.close()
 
 
+def test_after_any_error_nothing_is_left_out(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The consumer has gone on by then: a read that begins where the last one did must not go on from there."""
+    producer = topic.producer()
+    producer.begin_transaction()
+    for number in range(3_000):
+        topic.write(producer, number)
+    producer.commit_transaction(30)
+    with monkeypatch.context() as broken, pytest.raises(ZeroDivisionError):
+        broken.setattr(topic.log._raw, "table", lambda _: 1 / 0)
+        topic.log.read({0: 0}, {0: 3_000}, 3_000)
+    part = topic.log.read({0: 0}, {0: 3_000}, 3_000)
+    assert part is not None
+    assert part[1]["offset"].to_pylist() == list(range(3_000))
+    topic.log.close()
+
+
 def test_nothing_to_read_is_an_empty_table(topic: Topic) -> None:
     part = topic.log.read({0: 0, 1: 0}, {0: 0, 1: 0}, 10)
     assert part is not None

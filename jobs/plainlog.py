@@ -11,9 +11,9 @@ from pyspark.util import local_connect_and_auth
 
 from driftless.kafka import Offsets
 from jobs.apply import LogSource
+from jobs.batches import Batches
 from jobs.plainrows import PlainRows
 from jobs.records import Records
-from jobs.steps import tables
 
 _POLL = 10_000
 """Records of one poll. Of more, the JVM copies more whenever it collects garbage; of fewer, there are more calls."""
@@ -36,20 +36,15 @@ class PlainLog:
         None where anything of them is unusual (jobs/plainrows.py). No more than one poll is then held of records that
         may have large columns. Raises as `Records.read` does.
         """
-        found: list[pa.Table] = []
-        usual = True
+        found: list[pa.Table | None] = [self._decoded.schema.empty_table()]
 
         def take(records: Any) -> bool:
-            nonlocal usual
-            rows = self._decoded.rows(self._raw.table(records))
-            if rows is None:
-                usual = False
-            else:
-                found.append(rows)
-            return usual
+            found.append(self._decoded.rows(self._raw.table(records)))
+            return found[-1] is not None
 
         reached = self._records.each(begin, end, take, most=most)
-        return (reached, pa.concat_tables([self._decoded.schema.empty_table(), *found])) if usual else None
+        usual = [rows for rows in found if rows is not None]
+        return (reached, pa.concat_tables(usual)) if len(usual) == len(found) else None
 
     def close(self) -> None:
         self._records.close()
@@ -63,24 +58,18 @@ class Raw:
         jvm: Any = spark._jvm
         self._jvm = jvm
         converter = jvm.org.apache.spark.sql.kafka010.KafkaRecordToRowConverter
-        self._schema = converter.kafkaSchema(True)
-        self._row = converter().toInternalRowWithHeaders()
-        # A Scala object that has no static methods.
-        self._arrow = getattr(getattr(jvm.org.apache.spark.sql.execution.arrow, "ArrowConverters$"), "MODULE$")
+        self._batches = Batches(jvm, converter().toInternalRowWithHeaders(), converter.kafkaSchema(True))
 
     def table(self, records: Any) -> pa.Table:
-        """Of a Java collection that is not empty, in its order. It is let go: it cannot be used any more."""
-        chain = [records, records.iterator()]
-        chain.append(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(chain[-1]))
-        chain.append(chain[-1].map(self._row))
-        chain.append(self._arrow.toBatchWithSchemaIterator(chain[-1], self._schema, _POLL, 0, "UTC", True, False))
+        """Of a Java collection, in its order. It is let go: it cannot be used any more."""
+        chain = self._batches.of(records)
         # As answers to calls, bytes would be made text and parsed: this takes a tenth of the CPU.
-        chain.append(self._jvm.org.apache.spark.api.python.PythonRDD.serveIterator(chain[-1], "records"))
-        port, secret, server = chain[-1]
+        info = self._jvm.org.apache.spark.api.python.PythonRDD.serveIterator(chain[-1], "records")
+        port, secret, server = info
         stream, connection = local_connect_and_auth(port, secret)
         with connection, stream:
-            batches = list(NoOpSerializer().load_stream(stream))  # type: ignore[no-untyped-call]
+            streams = list(NoOpSerializer().load_stream(stream))  # type: ignore[no-untyped-call]
         server.getResult()  # raises what ended the stream too soon
-        for thing in (server, *chain):  # Python's collector would let the JVM keep them for seconds
+        for thing in (records, *chain, info, server):  # Python's collector would let the JVM keep them for seconds
             self._gateway.detach(thing)
-        return tables(batches)
+        return self._batches.table(streams)

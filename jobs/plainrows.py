@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -110,12 +111,10 @@ class PlainRows:
 
     def _versions(self, partitions: Any, offsets: Any) -> _Values:
         """As `version_sql` does."""
-        newest, *older = reversed(self._log.epochs)
-        epochs, after = np.full(len(offsets), newest.number), newest
-        for before in older:
+        epochs = np.full(len(offsets), self._log.newest.number)
+        for after, before in pairwise(reversed(self._log.epochs)):
             floors = np.array([after.floors.get(p, 0) for p in range(self._log.partitions)])
             epochs[offsets < floors[partitions]] = before.number
-            after = before
         return pa.array(epochs << OFFSET_BITS | offsets)
 
     def _cell(self, name: str, form: _Form, values: _Values) -> _Values:
@@ -138,7 +137,7 @@ def _gates(headers: _Values) -> _Values:
     """As `rows_sql` does."""
     read = pc.fill_null(pc.equal(_header(headers, "op"), b"r"), False)
     if pc.all(read).as_py():
-        return pa.repeat(-1, len(read)).cast(pa.int64())
+        return pa.repeat(-1, len(read))
     sequences = _header(headers, "seq").cast(pa.string())
     ended = pc.struct_field(pc.extract_regex(sequences, _SEQUENCE), "ended").cast(pa.int64())
     known = pc.or_(pc.or_(read, ended.is_valid()), pc.fill_null(pc.starts_with(sequences, _NONE_ENDED), True))
@@ -152,8 +151,6 @@ def _header(headers: _Values, name: str) -> _Values:
     of, one = pc.list_parent_indices(headers), headers.flatten()
     named = pc.equal(one.field("key"), name)
     rows, values = of.filter(named).to_numpy(), one.field("value").filter(named)
-    if len(rows) == len(headers) and (rows == np.arange(len(rows))).all():
-        return values
     if (np.diff(rows) == 0).any():
         raise _UnusualError
     places = np.full(len(headers), -1)

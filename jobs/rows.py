@@ -59,7 +59,9 @@ def rows_sql(table: Table, log: TopicLog, *, unavailable: str = "") -> RowsSql:
         f"CASE WHEN k IS NULL OR {missing} THEN raise_error(concat(place, ': the key cannot be decoded')) "
         f"ELSE {key_sql(keys)} END AS key",
         "version",
-        _GATE,
+        # The first of `["123","456"]`; `[null,"456"]` before any transaction has ended.
+        "CASE WHEN op = 'r' THEN -1L "
+        "ELSE coalesce(try_cast(substring_index(substring(seq, 3), '\"', 1) AS BIGINT), 0L) END AS gate",
         f"if({broken}, if({lacking}, gone)) AS gone",
         *(f"{_cell(table, column.name)} AS c{number}" for number, column in enumerate(table.columns)),
     ]
@@ -72,13 +74,6 @@ def _header(name: str, place: str) -> str:
     there = f"get(headers, {place})"
     found = f"get(filter(headers, h -> h.key = {literal(name)}), 0)"
     return f"CAST(CASE WHEN {there}.key = {literal(name)} THEN {there}.value ELSE {found}.value END AS STRING)"
-
-
-_GATE = (
-    # The first of `["123","456"]`; `[null,"456"]` before any transaction has ended.
-    "CASE WHEN op = 'r' THEN -1L "
-    "ELSE coalesce(try_cast(substring_index(substring(seq, 3), '\"', 1) AS BIGINT), 0L) END AS gate"
-)
 
 
 def is_plain(column: Column) -> bool:

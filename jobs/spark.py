@@ -103,7 +103,7 @@ def session(
     try:
         context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
         with nullcontext() if submitted() else _without_extensions(context):
-            spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
+            spark = SparkSession.builder.getOrCreate()
     except KeyboardInterrupt:
         # A JVM whose start is interrupted does not notice that nobody waits for it, and would outlive this process.
         for child in psutil.Process().children():

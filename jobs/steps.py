@@ -14,11 +14,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.apply import LogSource
+from jobs.batches import Batches
 
 FEW = 300_000
 """Up to so many rows of a log it is quicker to interpret expressions, also in jobs, than to compile them first."""
-_ROWS = 10_000
-"""Rows of an Arrow batch."""
 
 
 @cache
@@ -48,7 +47,6 @@ class Steps:
         nothing = self._session.createDataFrame(spark.sparkContext._jsc.emptyRDD(), converter.kafkaSchema(headers))
         parse, shape = source.columns
         rows = DataFrame(nothing, spark).select(*parse).select(*shape)
-        self._schema = rows._jdf.schema()
         found, plan = [], rows._jdf.queryExecution().executedPlan()
         while (kind := plan.getClass().getSimpleName()) == "ProjectExec":
             found.append(plan)
@@ -61,10 +59,7 @@ class Steps:
         function = given.toInternalRowWithHeaders() if headers else given.toInternalRowWithoutHeaders()
         for step in reversed(found):
             function = function.andThen(catalyst.UnsafeProjection.create(step.projectList(), step.child().output()))
-        self._function = function
-        # A Scala object that has no static methods.
-        self._arrow = getattr(getattr(jvm.org.apache.spark.sql.execution.arrow, "ArrowConverters$"), "MODULE$")
-        self._empty = tables([self._arrow.createEmptyArrowBatch(self._schema, "UTC", True, False)])
+        self._batches = Batches(jvm, function, rows._jdf.schema())
 
     def rows(self, records: Iterable[Any]) -> pa.Table:
         """The rows that records become, in their order. `records`: Java collections of them.
@@ -74,17 +69,11 @@ class Steps:
         self._activate()
         found = []
         for some in records:
-            rows = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(some.iterator()).map(self._function)
-            batches = self._arrow.toBatchWithSchemaIterator(rows, self._schema, _ROWS, 0, "UTC", True, False)
+            batches = self._batches.of(some)[-1]
             while batches.hasNext():
                 found.append(batches.next())
-        return tables(found) if found else self._empty
+        return self._batches.table(found)
 
     def _activate(self) -> None:
         """Expressions ask the session of their thread for settings."""
         self._jvm.org.apache.spark.sql.SparkSession.setActiveSession(self._session)
-
-
-def tables(batches: list[bytes]) -> pa.Table:
-    """One table of streams of Arrow's, each with its schema."""
-    return pa.concat_tables(pa.ipc.open_stream(batch).read_all() for batch in batches)

@@ -101,6 +101,7 @@ def test_deletes_nulls_epochs_and_gates(spark: SparkSession) -> None:
     assert [int(str(row["version"])) >> 48 for row in rows] == [1, 3, 1, 3, 3]
     assert [row["gate"] for row in rows] == [12, 12, 12, -1, 0]
     assert [row["c9"] for row in rows] == [None, None, None, '"2024-02-29"', '"2024-02-29"']
+    assert same(spark, table(), []) == []
 
 
 @pytest.mark.parametrize(

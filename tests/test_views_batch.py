@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftless.version import make_version
-from jobs.views.batch import rows_of, select
+from jobs.views.batch import SETTINGS, rows_of, select
 from jobs.views.sqlite import SqliteRows
 from tests.compare import parse, same
 from tests.conftest import fresh_database
@@ -112,6 +112,8 @@ def test_the_batch_build_gives_the_documents_of_the_row_store(
     store.apply(stored, {})
     by_the_store = dict(store.assemble(10_000).writes)
     store.close()
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
     by_spark = {row["key"]: row["document"] for row in spark.sql(select(view, names)).toArrow().to_pylist()}
     for documents in (by_the_store, by_spark):
         assert documents.keys() == wanted.keys()

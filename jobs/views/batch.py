@@ -17,6 +17,8 @@ from jobs.decode import column_of, json_sql, key_sql, member, row_schema, value_
 from jobs.sqltext import literal
 from jobs.where import LogDialect
 
+SETTINGS = {"spark.sql.analyzer.maxIterations": "1000"}  # for the session that runs `select`
+
 
 def rows_of(table: Table) -> list[str]:
     """`selectExpr` over the newest records of a table that are no deletes, with Kafka's `key` and `value`."""
@@ -28,7 +30,11 @@ def rows_of(table: Table) -> list[str]:
 
 
 def select(view: View, rows: dict[str, str]) -> str:
-    """`key`, `document`, as the row store gives them. `rows`: table -> the temporary view with its `rows_of`."""
+    """`key`, `document`, as the row store gives them. `rows`: table -> the temporary view with its `rows_of`.
+
+    Spark resolves nested subqueries one level after another, in some 20 rounds each: a view of five levels needs more
+    than the 100 of `spark.sql.analyzer.maxIterations`; see `SETTINGS`.
+    """
     compiled = _Compiled(view, rows)
     table = view.tables[view.root.table]
     source = rows[view.root.table]

@@ -50,6 +50,8 @@ _STALE_LEADERS = {
 }
 """What brokers answer, after one of them restarted, to a client that knows the leaders of before."""
 Setting = str | int | float | bool
+_TO_END: dict[str, Setting] = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
+"""Of a reader that stops there. The last may be the mark that ends a transaction, for which the client would wait."""
 
 TIMEOUT = 15.0
 _log = logging.getLogger("driftless.kafka")
@@ -307,6 +309,13 @@ class Kafka:
     def producer(self, **settings: Setting) -> Producer:
         return Producer(self.settings(**{"linger.ms": 0, "acks": "all", **settings}), logger=_log)
 
+    def fencing_producer(self, id_: str, **settings: Setting) -> Producer:
+        """One for transactions; every older one of the same id is fenced now. Raises KafkaException."""
+        producer = self.producer(**settings, **{"transactional.id": id_})
+        producer.list_topics(timeout=TIMEOUT)  # connects: where none is, the coordinator is asked for after 500 ms
+        producer.init_transactions(TIMEOUT)
+        return producer
+
     def read_to_end(
         self, topic: str, *, partitions: int = 1, begin: int | None = None, isolation: str = "read_uncommitted"
     ) -> Iterator[Message]:
@@ -326,8 +335,7 @@ class Kafka:
         left = {p for p, end in ends.items() if begin[p] < end}
         if not left:
             return
-        settings: dict[str, Setting] = {"isolation.level": isolation, "enable.partition.eof": True}
-        consumer = self.consumer(**settings)
+        consumer = self.consumer(**_TO_END, **{"isolation.level": isolation})
         try:
             consumer.assign([TopicPartition(topic, p, begin[p]) for p in left])
             while left:

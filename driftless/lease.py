@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from driftless import names
 from driftless.control import LEASE_SECONDS, Control, Fact, absorb, encode
 from driftless.errors import Fenced, SourceUnavailable
-from driftless.kafka import TIMEOUT, Setting, is_fencing, kafka_error
+from driftless.kafka import Setting, is_fencing, kafka_error
 
 WRITE_SECONDS = 3.0
 """How long a renewal may take: a stop must not wait for brokers that are away."""
@@ -75,12 +75,9 @@ class Lease:
         Not where another runner has taken over since: it would be the one that is fenced.
         """
         self.confirm()
-        settings: dict[str, Setting] = {
-            "transactional.id": names.lease_id(self._control.pipeline, self.follower),
-            "transaction.timeout.ms": int(LEASE_SECONDS * 1000),
-        }
-        self._producer = self._control.kafka.producer(**settings)
-        self._producer.init_transactions(TIMEOUT)
+        settings: dict[str, Setting] = {"transaction.timeout.ms": int(LEASE_SECONDS * 1000)}
+        id_ = names.lease_id(self._control.pipeline, self.follower)
+        self._producer = self._control.kafka.fencing_producer(id_, **settings)
         return self._producer
 
     def confirm(self) -> None:

@@ -24,15 +24,13 @@ class Publisher:
         self._kafka = kafka
         who = f"{names.view_lease(build.view.name)}.{build.number}.{shard}"
         settings: dict[str, Setting] = {
-            "transactional.id": names.lease_id(pipeline, who),
             "transaction.timeout.ms": int(TIMEOUT * 1000),
             # As Kafka's own clients spread keys; librdkafka's default differs.
             "partitioner": "murmur2_random",
             "compression.type": "lz4",
         }
-        self._producer = kafka.producer(**settings)
         with self._told():
-            self._producer.init_transactions(TIMEOUT)
+            self._producer = kafka.fencing_producer(names.lease_id(pipeline, who), **settings)
 
     def publish(self, writes: Iterable[tuple[str, str | None]], time: float) -> None:
         """Documents by key, None for one that is gone. `time`: of the source, seconds since 1970."""

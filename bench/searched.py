@@ -39,13 +39,11 @@ class Index:
             page = self._call("POST", "/_search/scroll", {"scroll": "2m", "scroll_id": page["_scroll_id"]})
         self._call("DELETE", "/_search/scroll", {"scroll_id": page["_scroll_id"]})
 
-    def fill(self, documents: Mapping[str, Any], **how: object) -> None:
-        """Make the index and write documents by key, with the mapping that the server guesses. `how`: more about each
-        write, as `version`.
-        """
+    def fill(self, documents: Mapping[str, Any]) -> None:
+        """Make the index and write documents by key, with the mapping that the server guesses."""
         self._call("PUT", f"/{self._name}", {})
         for page in pages(documents):
-            lines = (line for key in page for line in ({"index": {"_id": key, **how}}, documents[key]))
+            lines = (line for key in page for line in ({"index": {"_id": key}}, documents[key]))
             answer = self._call("POST", f"/{self._name}/_bulk", *lines)
             assert not answer["errors"], f"{self._name} refused documents"
 

@@ -19,11 +19,15 @@ from bench.meanwhile import meanwhile
 from bench.orders import ORDERS, TABLES, VIEW, documents, fill, update_one_by_one
 from bench.pgsync import PGSync
 from bench.pipeline import Pipeline, Running, pipeline, until
+from bench.raw import prepared
+from bench.rows import Change
 from bench.searched import Index
 from bench.shop import LOAD, Shop
 from bench.watch import server_cpu
 from driftless import names
 from driftless.lsn import parse_lsn
+from driftless.sink import SinkContext
+from sinks import open_sink
 from stack import Stack
 
 FOLLOWER = "orders"
@@ -177,15 +181,31 @@ def _by_readers(shop: Shop, taken: Taken, scale: Scale, say: Callable[[str], Non
 
 def _warm(stack: Stack, dsn: str) -> None:
     """Or the second one that is measured would find the server as the first one left it. In turns as PGSync writes and
-    as we do, with versions: the server's compiler takes them for two things.
+    as we do: the server's compiler takes them for two things.
     """
     endpoints = stack.endpoints()
     assert endpoints is not None
     wanted = documents(dsn)
     for turn in range(_WARM):
-        with closing(Index(endpoints.opensearch, f"bench-warm-{time.time_ns()}")) as index:
-            index.fill(wanted, **({"version": 1, "version_type": "external"} if turn % 2 else {}))
-            index.delete()
+        name = f"bench-warm-{time.time_ns()}"
+        if turn % 2:
+            _write(endpoints.opensearch, name, wanted)
+        else:
+            with closing(Index(endpoints.opensearch, name)) as index:
+                index.fill(wanted)
+                index.delete()
+
+
+def _write(url: str, name: str, wanted: Mapping[str, Any]) -> None:
+    """As a follower would, and drop the index."""
+    context = SinkContext("bench", "warm", ("id",))
+    changes = (Change(int(key), None, json.dumps(value)) for key, value in wanted.items())
+    with closing(open_sink("opensearch", {"url": url, "index": name, **_SEARCH}, context)) as sink:
+        sink.create(1)
+        for batch in prepared(changes, partitions=1):
+            applied = sink.apply(1, batch)
+            assert applied.written == batch.num_rows, f"{name} took {applied} of {batch.num_rows} documents"
+        sink.drop(1)
 
 
 def _read_once(p: Pipeline, orders: int) -> None:

@@ -81,6 +81,9 @@ def test_what_is_committed_is_read_once_and_as_spark_reads_it(topic: Topic, seed
         for number in islice(numbers, size):
             topic.write(producer, number, name=rng.choice(["x", "ü", None]), partition=rng.choice([0, 0, 0, 1]))
         if turn == 1:
+            # So that there is something to abort: what is on its way would be thrown away, and a broker that has not
+            # heard of the transaction yet calls its end invalid.
+            assert producer.flush(30) == 0
             producer.abort_transaction(30)
             continue
         producer.commit_transaction(30)

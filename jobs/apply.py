@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -25,6 +26,8 @@ SPARK_ERRORS = (PySparkException, Py4JJavaError)
 """What Spark's work ends with; the second where it was under way, as when a Python worker is killed."""
 DRIVER_OFFSETS = 2_000
 """Up to here the driver writes: starting a Python worker costs more than the work (220 ms against 75 ms)."""
+COUNTED = 1_000_000
+"""Up to here documents are counted in this process: their keys take some 100 MB."""
 
 _RESULT = "written long, stale long, key string, version long, problem string, kind string, hint string"
 """What executors tell: counts; a rejected write (`problem` without `kind`); a held key that went through (neither);
@@ -135,27 +138,53 @@ class Head(Protocol):
         """The writes of a slice, and where it ends."""
 
 
+class Large(Protocol):
+    """Reads large slices without a job; see jobs/documents.py."""
+
+    def read(self, begin: Offsets, end: Offsets) -> Iterator[tuple[Offsets, pa.Table]]:
+        """The writes of a slice, some at a time, each with where they end."""
+
+    def count(self, begin: Offsets, end: Offsets) -> int:
+        """How many keys have a document as their newest state."""
+
+
+@dataclass(frozen=True)
+class LogReader:
+    """One log: small slices by `head`, large ones by `large`, or, where that is None, by jobs of Spark's."""
+
+    spark: SparkSession
+    source: LogSource
+    head: Head
+    large: Large | None
+
+
 def apply_slice(
-    spark: SparkSession, head: Head, source: LogSource, spec: SinkSpec, sink: Sink, generation: int, part: Slice
+    log: LogReader, spec: SinkSpec, sink: Sink, generation: int, part: Slice, stopped: Callable[[], bool]
 ) -> Outcome:
     """Apply a slice. When it returns, every write of it is in the store, stale there, or rejected.
 
-    A small one may end sooner or later than asked for, where `head` has it already. May be repeated after any failure.
-    Raises SinkUnavailable and SourceUnavailable for what may pass.
+    It may end sooner than asked for, where `stopped` says so or `head` has less, or later, where more was read. May be
+    repeated after any failure. Raises SinkUnavailable and SourceUnavailable for what may pass.
     """
     try:
         if part.offsets <= DRIVER_OFFSETS:
-            return _on_driver(*head.read(source, part.begin, part.end), sink, generation, part)
-        return _on_executors(read_slice(spark, source, part.begin, part.end), spec, generation, part)
+            return _on_driver([log.head.read(log.source, part.begin, part.end)], sink, generation, part)
+        if log.large is not None:
+            with suppress(pa.ArrowInvalid):  # bytes that are no text: Spark takes them as they are
+                return _on_driver(_until(stopped, log.large.read(part.begin, part.end)), sink, generation, part)
+        return _on_executors(read_slice(log.spark, log.source, part.begin, part.end), spec, generation, part)
     except SPARK_ERRORS as exc:
         raise spark_error(exc) from exc
 
 
-def count_documents(spark: SparkSession, source: LogSource, begin: Offsets, end: Offsets) -> int:
+def count_documents(log: LogReader, begin: Offsets, end: Offsets) -> int:
     """How many keys have a document as their newest state in [begin, end)."""
     if begin == end:
         return 0
-    writes = read_slice(spark, source, begin, end)
+    if log.large is not None and Slice(begin, end).offsets <= COUNTED:
+        with suppress(pa.ArrowInvalid):
+            return log.large.count(begin, end)
+    writes = read_slice(log.spark, log.source, begin, end)
     newest = writes.groupBy("key").agg(expr("max_by(document IS NOT NULL, version) AS present"))
     try:
         return newest.where("present").count()
@@ -163,14 +192,22 @@ def count_documents(spark: SparkSession, source: LogSource, begin: Offsets, end:
         raise spark_error(exc) from exc
 
 
-def _on_driver(end: Offsets, writes: pa.Table, sink: Sink, generation: int, part: Slice) -> Outcome:
-    table = writes.cast(WRITES).combine_chunks()
-    total, passed = Applied(), []
-    for batch in map(part.writes, table.to_batches()):
-        applied = sink.apply(generation, batch)
-        total += applied
-        passed += part.passed(batch, applied)
-    return Outcome(end, total, tuple(passed))
+def _on_driver(read: Iterable[tuple[Offsets, pa.Table]], sink: Sink, generation: int, part: Slice) -> Outcome:
+    reached, total, passed = part.begin, Applied(), []
+    for end, writes in read:
+        for batch in map(part.writes, writes.cast(WRITES).combine_chunks().to_batches()):
+            applied = sink.apply(generation, batch)
+            total += applied
+            passed += part.passed(batch, applied)
+        reached = end
+    return Outcome(reached, total, tuple(passed))
+
+
+def _until(stopped: Callable[[], bool], read: Iterator[tuple[Offsets, pa.Table]]) -> Iterator[tuple[Offsets, pa.Table]]:
+    for some in read:
+        yield some
+        if stopped():
+            return
 
 
 def _on_executors(writes: DataFrame, spec: SinkSpec, generation: int, part: Slice) -> Outcome:

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from driftless.errors import Fenced, SinkError, SinkUnavailable, SourceError, SourceUnavailable, SyncError
 from driftless.kafka import Kafka, Offsets
 from driftless.sink import Applied, Sink
-from jobs.apply import DRIVER_OFFSETS, Head, Outcome, Slice, apply_slice, count_documents
+from jobs.apply import DRIVER_OFFSETS, Head, LogReader, Outcome, Slice, apply_slice, count_documents
+from jobs.documents import Documents
 from jobs.ends import Ends
 from jobs.filling import Filling
 from jobs.frontier import Pending
@@ -24,6 +25,7 @@ from jobs.hanging import Hanging
 from jobs.held import Quarantine
 from jobs.leased import name_jobs, shown
 from jobs.saving import Saving
+from jobs.spark import submitted
 from jobs.standing import Checkpoint, Job, Progress, lasting
 
 _log = logging.getLogger(__name__)
@@ -96,7 +98,9 @@ class Follow:
         self._ground = Ground(kafka, [job.log])
         self._hanging = Hanging(kafka, {job.log.topic: job.log.partitions})
         self._spark = spark
-        self._head = head
+        # On a cluster there are executors for large slices.
+        self._large = Documents(spark, job.source, job.log) if job.ready and not submitted() else None
+        self._log = LogReader(spark, job.source, head, self._large)
         self._ends = ends
         self._slice = SLICE_OFFSETS
         self._idle = IDLE_SECONDS
@@ -122,6 +126,8 @@ class Follow:
                 self.progress.state = "stopped"
         finally:
             self._sink.close()
+            if self._large is not None:
+                self._large.close()
 
     @property
     def history(self) -> int:
@@ -261,7 +267,7 @@ class Follow:
         job = self.job
         part = Slice(begin, end, self.quarantine.keys, only)
         begun = time.monotonic()
-        outcome = apply_slice(self._spark, self._head, job.source, job.spec, self._sink, job.generation, part)
+        outcome = apply_slice(self._log, job.spec, self._sink, job.generation, part, self.stop.is_set)
         if part.offsets > self._slice // 2:
             factor = SLICE_SECONDS / max(time.monotonic() - begun, 0.1)
             self._slice = int(min(max(self._slice * min(factor, 2), SLICE_OFFSETS), MOST_OFFSETS))
@@ -348,7 +354,7 @@ class Follow:
         """
         if not (self.job.checked or (self._unvouched and self.job.countable)):
             return
-        wanted = count_documents(self._spark, self.job.source, self.progress.floor, self.progress.positions)
+        wanted = count_documents(self._log, self.progress.floor, self.progress.positions)
         found = self._sink.count(self.job.generation)
         if not wanted - len(self.quarantine) <= found <= wanted:
             raise SinkError(

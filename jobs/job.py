@@ -35,7 +35,17 @@ def make_job(config: Config, follower: str, generation: Generation, state: State
     countable = not store.expires
     checked = generation.number > 1 and countable
     return Job(
-        follower, generation.view, generation.number, log, source, spec, retention, checked, countable, history(state)
+        follower,
+        generation.view,
+        generation.number,
+        log,
+        source,
+        spec,
+        retention,
+        checked=checked,
+        countable=countable,
+        ready=bool(generation.build),
+        history=history(state),
     )
 
 

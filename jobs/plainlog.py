@@ -15,7 +15,7 @@ from jobs.batches import Batches
 from jobs.plainrows import PlainRows
 from jobs.records import Records
 
-_POLL = 10_000
+POLL = 10_000
 """Records of one poll. Of more, the JVM copies more whenever it collects garbage; of fewer, there are more calls."""
 
 
@@ -26,8 +26,8 @@ class PlainLog:
     """
 
     def __init__(self, spark: SparkSession, source: LogSource, decoded: PlainRows) -> None:
-        self._records = Records(spark, source, poll=_POLL)
-        self._raw = Raw(spark)
+        self._records = Records(spark, source, poll=POLL)
+        self._raw = Raw(spark, headers=True)
         self._decoded = decoded
 
     def read(self, begin: Offsets, end: Offsets, most: int) -> tuple[Offsets, pa.Table] | None:
@@ -51,14 +51,17 @@ class PlainLog:
 
 
 class Raw:
-    """Records in the JVM as an Arrow table of the Kafka source's columns, with headers."""
+    """Records in the JVM as an Arrow table of the Kafka source's columns."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, *, headers: bool) -> None:
         self._gateway: Any = spark.sparkContext._gateway
         jvm: Any = spark._jvm
         self._jvm = jvm
         converter = jvm.org.apache.spark.sql.kafka010.KafkaRecordToRowConverter
-        self._batches = Batches(jvm, converter().toInternalRowWithHeaders(), converter.kafkaSchema(True))
+        given = converter()
+        function = given.toInternalRowWithHeaders() if headers else given.toInternalRowWithoutHeaders()
+        self._batches = Batches(jvm, function, converter.kafkaSchema(headers))
+        self.empty = self._batches.table([])
 
     def table(self, records: Any) -> pa.Table:
         """Of a Java collection, in its order. It is let go: it cannot be used any more."""

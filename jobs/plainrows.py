@@ -103,19 +103,11 @@ class PlainRows:
             "partition": records["partition"],
             "offset": records["offset"],
             "key": self._keys(records["key"].cast(pa.string())),
-            "version": self._versions(records["partition"].to_numpy(), records["offset"].to_numpy()),
+            "version": versions(self._log, records["partition"].to_numpy(), records["offset"].to_numpy()),
             "gate": _gates(records["headers"]),
             "gone": values.is_null(),
         }
         return pa.RecordBatch.from_arrays([*(fixed[name] for name in FIXED), *cells], schema=self.schema)
-
-    def _versions(self, partitions: Any, offsets: Any) -> _Values:
-        """As `version_sql` does."""
-        epochs = np.full(len(offsets), self._log.newest.number)
-        for after, before in pairwise(reversed(self._log.epochs)):
-            floors = np.array([after.floors.get(p, 0) for p in range(self._log.partitions)])
-            epochs[offsets < floors[partitions]] = before.number
-        return pa.array(epochs << OFFSET_BITS | offsets)
 
     def _cell(self, name: str, form: _Form, values: _Values) -> _Values:
         text = form.text(values)
@@ -131,6 +123,15 @@ class PlainRows:
             return next(iter(texts.values()))
         parts = [self._key[name].as_json(text) for name, text in texts.items()]
         return pc.binary_join_element_wise("[", pc.binary_join_element_wise(*parts, ","), "]", "")
+
+
+def versions(log: TopicLog, partitions: Any, offsets: Any) -> _Values:
+    """As `version_sql` does, of numpy's arrays."""
+    epochs = np.full(len(offsets), log.newest.number)
+    for after, before in pairwise(reversed(log.epochs)):
+        floors = np.array([after.floors.get(p, 0) for p in range(log.partitions)])
+        epochs[offsets < floors[partitions]] = before.number
+    return pa.array(epochs << OFFSET_BITS | offsets)
 
 
 def _gates(headers: _Values) -> _Values:

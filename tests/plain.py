@@ -27,4 +27,4 @@ def by_arrow(spark: SparkSession, table: Table, records: Sequence[Record]) -> pa
     """None where it leaves them to Spark."""
     decoded = plain_rows(table, LOG, UNAVAILABLE)
     assert decoded is not None
-    return decoded.rows(Raw(spark).table(in_java(spark, records)))
+    return decoded.rows(Raw(spark, headers=True).table(in_java(spark, records)))

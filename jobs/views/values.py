@@ -36,6 +36,8 @@ def equal_sql(form: str, x: str) -> str:
             return f"df_numeric({x})"
         case "bpchar":
             return f"rtrim({x} ->> '$', ' ')"
+        case "int8":
+            return f"CAST({x} AS INTEGER)"  # its text is its JSON, and to parse that takes a quarter of a fill
     return f"({x} ->> '$')"
 
 

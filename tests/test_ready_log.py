@@ -1,0 +1,197 @@
+"""Large slices of a view's topic without a job: what they give, how they end, and that they are what a job gives."""
+
+from __future__ import annotations
+
+import json
+import random
+import uuid
+from collections.abc import Callable
+from itertools import count, islice
+from typing import Any, Literal
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from driftless.config import KafkaConfig
+from driftless.errors import SinkUnavailable
+from driftless.kafka import Kafka, Offsets, Setting
+from driftless.registry import Epoch, TopicLog
+from driftless.sink import WRITES, Applied, SinkContext
+from driftless.version import make_version, split_version
+from jobs.apply import (
+    DRIVER_OFFSETS,
+    LogReader,
+    LogSource,
+    Outcome,
+    SinkSpec,
+    Slice,
+    apply_slice,
+    count_documents,
+    kafka_options,
+    read_slice,
+)
+from jobs.decode import documents_sql
+from jobs.documents import Documents
+from jobs.tail import Tail
+from sinks import open_sink
+from stack import Endpoints
+from tests.seeds import seeds
+
+pytestmark = pytest.mark.server
+POLLS = 30_000
+"""Records of several polls."""
+
+
+class View:
+    """A view's topic of two partitions, read in both ways."""
+
+    def __init__(self, spark: SparkSession, endpoints: Endpoints) -> None:
+        self.kafka = Kafka(KafkaConfig(bootstrap=endpoints.kafka))
+        self.topic = f"documents-{uuid.uuid4().hex[:8]}"
+        self.kafka.create(self.topic, 2, {})
+        log = TopicLog(self.topic, "id", 2, (Epoch(1, {0: 0, 1: 0}, ""), Epoch(3, {0: 2_000, 1: 500}, "")))
+        parse, shape = documents_sql(log)
+        self.spark = spark
+        self.source = LogSource(self.topic, kafka_options(self.kafka.settings(), "test"), tuple(parse), tuple(shape))
+        self.large = Documents(spark, self.source, log)
+        self.spec = SinkSpec(
+            "redis", {"url": endpoints.redis, "key": f"{self.topic}:{{id}}"}, SinkContext(self.topic, "t", ("id",))
+        )
+
+    def ends(self) -> Offsets:
+        return self.kafka.committed_ends(self.topic, 2)
+
+    def producer(self) -> Producer:
+        settings: dict[str, Setting] = {"transactional.id": uuid.uuid4().hex, "linger.ms": 5}
+        producer = self.kafka.producer(**settings)
+        producer.init_transactions(30)
+        return producer
+
+    def write(self, keys: list[str], document: Callable[[str], bytes | None], *, abort: bool = False) -> None:
+        """One transaction."""
+        producer = self.producer()
+        producer.begin_transaction()
+        for key in keys:
+            headers: dict[str, str | bytes | None] = {"kind": b"document"}
+            producer.produce(self.topic, document(key), key.encode(), partition=int(key) % 2, headers=headers)
+            producer.poll(0)
+        assert producer.flush(30) == 0
+        producer.abort_transaction(30) if abort else producer.commit_transaction(30)
+
+    def log(self, large: Documents | None) -> LogReader:
+        return LogReader(self.spark, self.source, Tail(self.spark), large)
+
+    def by_job(self, end: Offsets) -> pa.Table:
+        return read_slice(self.spark, self.source, {0: 0, 1: 0}, end).toArrow()
+
+    def apply(self, begin: Offsets, *, stopped: Callable[[], bool] = lambda: False) -> Outcome:
+        part = Slice(begin, self.ends())
+        assert part.offsets > DRIVER_OFFSETS
+        sink = self.spec.open()
+        try:
+            sink.create(1)
+            return apply_slice(self.log(self.large), self.spec, sink, 1, part, stopped)
+        finally:
+            sink.close()
+
+    def stored(self) -> dict[str, tuple[int, str]]:
+        sink = self.spec.open()
+        try:
+            found = [row for batch in sink.scan(1) for row in batch.to_pylist()]
+        finally:
+            sink.close()
+        return {row["key"]: (row["version"], row["document"]) for row in found}
+
+
+@pytest.fixture
+def view(spark: SparkSession, endpoints: Endpoints) -> View:
+    return View(spark, endpoints)
+
+
+def document(key: str) -> bytes:
+    return json.dumps({"id": int(key), "name": "ü"}).encode()
+
+
+@pytest.mark.parametrize("seed", seeds(__name__, 1))
+def test_writes_and_their_count_are_those_of_a_job(view: View, seed: int) -> None:
+    print(f"DRIFTLESS_TEST_SEED={seed}")
+    rng, fresh, known = random.Random(seed), count(), list[str]()
+    while len(known) < POLLS:
+        keys = [str(key) for key in islice(fresh, rng.choice([1, 100, 9_000]))]
+        view.write(keys, document)
+        known += keys
+        view.write([str(next(fresh)) for _ in range(50)], document, abort=True)
+        view.write(rng.sample(known, min(len(known), 700)), lambda key: rng.choice([None, document(key)]))
+    ends = view.ends()
+    found, reached = [], {0: 0, 1: 0}
+    for end, writes in view.large.read(reached, ends):
+        assert all(end[p] >= offset for p, offset in reached.items())
+        found.append(writes)
+        reached = end
+    assert reached == ends
+    assert len(found) > 2
+    wanted = view.by_job(ends).cast(WRITES)
+    order: list[tuple[str, Literal["ascending", "descending"]]] = [("version", "ascending"), ("key", "ascending")]
+    assert pa.concat_tables(found).sort_by(order).equals(wanted.sort_by(order))
+    assert {split_version(version or 0)[0] for version in wanted["version"].to_pylist()} == {1, 3}
+    for to in (ends, {0: ends[0] // 2, 1: ends[1] // 3}):
+        begin = {0: 0, 1: 0}
+        counted = count_documents(view.log(None), begin, to)
+        assert view.large.count(begin, to) == counted
+        assert count_documents(view.log(view.large), begin, to) == counted > 0
+    view.large.close()
+
+
+def test_a_slice_that_is_stopped_tells_how_far_it_has_come(view: View) -> None:
+    keys = [str(key) for key in range(POLLS)]
+    view.write(keys, document)
+    first = view.apply({0: 0, 1: 0}, stopped=lambda: True)
+    assert 0 < first.applied.written < POLLS
+    assert sum(first.end.values()) == first.applied.written
+    assert len(view.stored()) == first.applied.written
+    second = view.apply(first.end)
+    assert (second.end, second.applied) == (view.ends(), Applied(written=POLLS - first.applied.written))
+    assert {key: text for key, (_, text) in view.stored().items()} == {key: document(key).decode() for key in keys}
+    view.large.close()
+
+
+def test_of_a_slice_that_failed_nothing_is_left_out(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read ahead by then must be read again."""
+    view.write([str(key) for key in range(POLLS)], document)
+    calls = count()
+    kind = type(open_sink(view.spec.kind, dict(view.spec.config), view.spec.context))
+    apply = kind.apply
+
+    def fail(sink: Any, generation: int, writes: pa.RecordBatch) -> Applied:
+        if next(calls) == 1:
+            raise SinkUnavailable("it is away")
+        return apply(sink, generation, writes)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(kind, "apply", fail)
+        with pytest.raises(SinkUnavailable):
+            view.apply({0: 0, 1: 0})
+    again = view.apply({0: 0, 1: 0})
+    assert again.applied.written + again.applied.stale == POLLS
+    assert again.applied.stale > 0
+    assert len(view.stored()) == POLLS
+    view.large.close()
+
+
+def test_what_is_no_text_is_left_to_spark(view: View) -> None:
+    view.write([str(key) for key in range(POLLS)], lambda key: b"\xff" if key == "4711" else document(key))
+    part = Slice({0: 0, 1: 0}, view.ends())
+    with pytest.raises(pa.ArrowInvalid):
+        list(view.large.read(part.begin, part.end))
+    assert count_documents(view.log(view.large), part.begin, part.end) == POLLS
+    view.large.close()
+
+
+def test_a_document_of_an_epoch_has_its_version(view: View) -> None:
+    view.write(["0", "1"], document)
+    ((reached, writes),) = view.large.read({0: 0, 1: 0}, view.ends())
+    assert reached == view.ends()
+    assert writes["version"].to_pylist() == [make_version(1, 0), make_version(1, 0)]
+    view.large.close()

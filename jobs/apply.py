@@ -19,6 +19,7 @@ from pyspark.sql.functions import expr
 from driftless import errors
 from driftless.errors import DecodeError, SinkError, SourceUnavailable, SyncError
 from driftless.kafka import Offsets
+from driftless.registry import TopicLog
 from driftless.sink import WRITES, Applied, Rejected, Sink, SinkContext
 from sinks import open_sink
 
@@ -54,12 +55,16 @@ class SinkSpec:
 
 @dataclass(frozen=True)
 class LogSource:
-    """Where to read and how to make documents of it (see jobs/decode.py). `options`: the Kafka source's."""
+    """Where to read and how to make documents of it (see jobs/decode.py). `options`: the Kafka source's.
+
+    `ready`: the log, where its records are documents as they are; see jobs/documents.py.
+    """
 
     topic: str
     options: Mapping[str, str]
     parse: tuple[str, ...]
     shape: tuple[str, ...]
+    ready: TopicLog | None = None
 
     @cached_property
     def columns(self) -> tuple[list[Column], list[Column]]:

@@ -2,34 +2,103 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import SparkSession
+from pyspark.util import local_connect_and_auth
 
 _ROWS = 10_000
 """Rows of an Arrow batch."""
+CALL = 6_000
+"""Bytes that come as the answer to a call. More come through a socket, which costs 2 ms more: an answer is text, and
+goes out in pieces of 8 KB: the second waits until the first is acknowledged, which the kernel puts off for 40 ms.
+"""
 
 
 class Batches:
     """Spark's classes are named here alone, as far as Arrow goes; it does not promise to keep them."""
 
-    def __init__(self, jvm: Any, function: Any, schema: Any) -> None:
+    def __init__(self, spark: SparkSession, function: Any, schema: Any) -> None:
         """`function`: from a record of Kafka's to a row of `schema`."""
+        jvm: Any = spark._jvm
         self._jvm = jvm
+        self._gateway: Any = spark.sparkContext._gateway
         self._function = function
         self._schema = schema
         # A Scala object that has no static methods.
         self._arrow = getattr(getattr(jvm.org.apache.spark.sql.execution.arrow, "ArrowConverters$"), "MODULE$")
-        self._empty = self._arrow.createEmptyArrowBatch(schema, "UTC", True, False)
+        none = self._arrow.createEmptyArrowBatch(schema, "UTC", True, False)
+        self.empty = _table([none])
+        self._head, self._row = len(none), 0.0
 
-    def of(self, records: Any) -> list[Any]:
-        """What leads from a Java collection to its rows: last, an iterator of the streams that `table` reads."""
-        chain = [records.iterator()]
-        chain.append(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(chain[-1]))
+    def table(self, records: Any) -> pa.Table:
+        """Of a Java collection, in its order. It is let go: it cannot be used any more.
+
+        Raises what the function raises.
+        """
+        listed = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(records)
+        try:
+            rows = listed.size()
+            streams = self._stream(listed, rows)
+        finally:
+            self._let_go(records, listed)
+        if not streams:
+            return self.empty
+        self._row = (sum(map(len, streams)) - self._head) / rows
+        return _table(streams)
+
+    def _stream(self, listed: Any, rows: int) -> list[bytes]:
+        """Nobody tells beforehand how large they are: rows are taken to be as the last ones were."""
+        if self._head + rows * self._row > CALL:
+            with suppress(Py4JJavaError):  # by calls, an error is told as Spark tells it
+                return self._by_socket(listed)
+        return self._by_calls(listed)
+
+    def _by_calls(self, listed: Any) -> list[bytes]:
+        *chain, streams = self._streams(listed)
+        found = []
+        while streams.hasNext():
+            found.append(streams.next())
+        self._let_go(*chain, streams)
+        return found
+
+    def _by_socket(self, listed: Any) -> list[bytes]:
+        chain = self._streams(listed)
+        info = self._jvm.org.apache.spark.api.python.PythonRDD.serveIterator(chain[-1], "records")
+        port, secret, server = info
+        stream, connection = local_connect_and_auth(port, secret)
+        with connection, stream:
+            found = list(NoOpSerializer().load_stream(stream))  # type: ignore[no-untyped-call]
+        server.getResult()  # raises what ended the stream too soon
+        self._let_go(*chain, info, server)
+        return found
+
+    def _streams(self, listed: Any) -> list[Any]:
+        """What leads from a Scala collection to its rows: last, an iterator of Arrow streams."""
+        chain = [listed.iterator()]
         chain.append(chain[-1].map(self._function))
         chain.append(self._arrow.toBatchWithSchemaIterator(chain[-1], self._schema, _ROWS, 0, "UTC", True, False))
         return chain
 
-    def table(self, streams: list[bytes]) -> pa.Table:
-        """One table, in the order given."""
-        return pa.concat_tables(pa.ipc.open_stream(stream).read_all() for stream in streams or [self._empty])
+    def _let_go(self, *things: Any) -> None:
+        """Python's collector would let the JVM keep them for seconds."""
+        for thing in things:
+            self._gateway.detach(thing)
+
+
+def records_as_they_are(spark: SparkSession, *, headers: bool) -> Batches:
+    """Records become rows of the Kafka source's columns."""
+    jvm: Any = spark._jvm
+    converter = jvm.org.apache.spark.sql.kafka010.KafkaRecordToRowConverter
+    given = converter()
+    function = given.toInternalRowWithHeaders() if headers else given.toInternalRowWithoutHeaders()
+    return Batches(spark, function, converter.kafkaSchema(headers))
+
+
+def _table(streams: list[bytes]) -> pa.Table:
+    """One table, in the order given."""
+    return pa.concat_tables(pa.ipc.open_stream(stream).read_all() for stream in streams)

@@ -17,10 +17,10 @@ import pyarrow.compute
 from pyspark.sql import SparkSession
 
 from driftless.kafka import Offsets
-from driftless.registry import TopicLog
 from driftless.sink import WRITES
 from jobs.apply import LogSource
-from jobs.plainlog import POLL, Raw
+from jobs.batches import Batches, records_as_they_are
+from jobs.plainlog import POLL
 from jobs.plainrows import versions
 from jobs.records import Records
 
@@ -33,10 +33,12 @@ _Some = tuple[Offsets, pa.Table]
 class Documents:
     """Not to be shared between threads. Nothing is open until it is first read."""
 
-    def __init__(self, spark: SparkSession, source: LogSource, log: TopicLog) -> None:
+    def __init__(self, spark: SparkSession, source: LogSource) -> None:
+        """`source`: one whose records are documents."""
+        assert source.ready is not None
         self._spark = spark
         self._source = source
-        self._log = log
+        self._log = source.ready
 
     def read(self, begin: Offsets, end: Offsets) -> Iterator[tuple[Offsets, pa.Table]]:
         """The writes of [begin, end) or somewhat further, in order, a poll at a time, each with where they end.
@@ -75,10 +77,10 @@ class Documents:
             yield reached, records
 
     def _poll(self, begin: Offsets, end: Offsets) -> _Some:
-        found = [self._raw.empty]
+        found = [self._batches.empty]
 
         def take(records: Any) -> bool:
-            found.append(self._raw.table(records))
+            found.append(self._batches.table(records))
             return False
 
         reached = self._records.each(begin, end, take)
@@ -102,5 +104,5 @@ class Documents:
         return Records(self._spark, self._source, poll=POLL)
 
     @cached_property
-    def _raw(self) -> Raw:
-        return Raw(self._spark, headers=False)
+    def _batches(self) -> Batches:
+        return records_as_they_are(self._spark, headers=False)

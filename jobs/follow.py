@@ -99,7 +99,7 @@ class Follow:
         self._hanging = Hanging(kafka, {job.log.topic: job.log.partitions})
         self._spark = spark
         # On a cluster there are executors for large slices.
-        self._large = Documents(spark, job.source, job.log) if job.ready and not submitted() else None
+        self._large = Documents(spark, job.source) if job.source.ready and not submitted() else None
         self._log = LogReader(spark, job.source, head, self._large)
         self._ends = ends
         self._slice = SLICE_OFFSETS

@@ -30,7 +30,8 @@ def make_job(config: Config, follower: str, generation: Generation, state: State
     except ValueError as exc:
         raise ConfigError(f"followers.{follower}.{generation.kind}: {exc}") from None
     log, parse, shape, retention = (_of_view if generation.build else _of_table)(config, generation, state)
-    source = LogSource(log.topic, kafka_options(kafka.settings(), follower), tuple(parse), tuple(shape))
+    options = kafka_options(kafka.settings(), follower)
+    source = LogSource(log.topic, options, tuple(parse), tuple(shape), log if generation.build else None)
     spec = SinkSpec(generation.kind, settings, context)
     countable = not store.expires
     checked = generation.number > 1 and countable
@@ -44,7 +45,6 @@ def make_job(config: Config, follower: str, generation: Generation, state: State
         retention,
         checked=checked,
         countable=countable,
-        ready=bool(generation.build),
         history=history(state),
     )
 

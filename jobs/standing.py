@@ -21,7 +21,7 @@ class Job:
     """What to follow, into what. `retention`: seconds for which the log keeps deletes. `checked`: count when built;
     `countable`: that means anything, since no document expires.
 
-    `ready`: the log's records are documents as they are. `history`: of the source, in which positions are claimed.
+    `history`: of the source, in which positions are claimed.
     """
 
     follower: str
@@ -33,7 +33,6 @@ class Job:
     retention: float
     checked: bool = False
     countable: bool = True
-    ready: bool = False
     history: int = 0
 
 

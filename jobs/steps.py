@@ -59,7 +59,7 @@ class Steps:
         function = given.toInternalRowWithHeaders() if headers else given.toInternalRowWithoutHeaders()
         for step in reversed(found):
             function = function.andThen(catalyst.UnsafeProjection.create(step.projectList(), step.child().output()))
-        self._batches = Batches(jvm, function, rows._jdf.schema())
+        self._batches = Batches(spark, function, rows._jdf.schema())
 
     def rows(self, records: Iterable[Any]) -> pa.Table:
         """The rows that records become, in their order. `records`: Java collections of them.
@@ -67,12 +67,7 @@ class Steps:
         Raises PySparkException for a record that cannot be decoded.
         """
         self._activate()
-        found = []
-        for some in records:
-            batches = self._batches.of(some)[-1]
-            while batches.hasNext():
-                found.append(batches.next())
-        return self._batches.table(found)
+        return pa.concat_tables([self._batches.empty, *map(self._batches.table, records)])
 
     def _activate(self) -> None:
         """Expressions ask the session of their thread for settings."""

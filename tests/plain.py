@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from driftless.registry import Epoch, TopicLog
 from driftless.table import Table
-from jobs.plainlog import Raw
+from jobs.batches import records_as_they_are
 from jobs.plainrows import plain_rows
 from jobs.rows import rows_sql
 from tests.both_ways import TOPIC, Record, in_java, stepped
@@ -27,4 +27,4 @@ def by_arrow(spark: SparkSession, table: Table, records: Sequence[Record]) -> pa
     """None where it leaves them to Spark."""
     decoded = plain_rows(table, LOG, UNAVAILABLE)
     assert decoded is not None
-    return decoded.rows(Raw(spark, headers=True).table(in_java(spark, records)))
+    return decoded.rows(records_as_they_are(spark, headers=True).table(in_java(spark, records)))

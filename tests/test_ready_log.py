@@ -54,8 +54,9 @@ class View:
         log = TopicLog(self.topic, "id", 2, (Epoch(1, {0: 0, 1: 0}, ""), Epoch(3, {0: 2_000, 1: 500}, "")))
         parse, shape = documents_sql(log)
         self.spark = spark
-        self.source = LogSource(self.topic, kafka_options(self.kafka.settings(), "test"), tuple(parse), tuple(shape))
-        self.large = Documents(spark, self.source, log)
+        options = kafka_options(self.kafka.settings(), "test")
+        self.source = LogSource(self.topic, options, tuple(parse), tuple(shape), log)
+        self.large = Documents(spark, self.source)
         self.spec = SinkSpec(
             "redis", {"url": endpoints.redis, "key": f"{self.topic}:{{id}}"}, SinkContext(self.topic, "t", ("id",))
         )

@@ -1,9 +1,9 @@
-"""Documents of orders as an application reads them by key from OpenSearch, and writes them."""
+"""Documents of orders as an application reads them by key from OpenSearch."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from http.client import HTTPConnection
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -39,24 +39,15 @@ class Index:
             page = self._call("POST", "/_search/scroll", {"scroll": "2m", "scroll_id": page["_scroll_id"]})
         self._call("DELETE", "/_search/scroll", {"scroll_id": page["_scroll_id"]})
 
-    def fill(self, documents: Mapping[str, Any]) -> None:
-        """Make the index and write documents by key, with the mapping that the server guesses."""
-        self._call("PUT", f"/{self._name}", {})
-        for page in pages(documents):
-            lines = (line for key in page for line in ({"index": {"_id": key}}, documents[key]))
-            answer = self._call("POST", f"/{self._name}/_bulk", *lines)
-            assert not answer["errors"], f"{self._name} refused documents"
-
     def delete(self) -> None:
         self._call("DELETE", f"/{self._name}")
 
     def close(self) -> None:
         self._http.close()
 
-    def _call(self, method: str, path: str, *body: object) -> Any:
-        """`body`: a JSON value, or several, each in a line of its own."""
-        headers = {"Content-Type": "application/json"}
-        self._http.request(method, path, "".join(f"{json.dumps(value)}\n" for value in body).encode(), headers)
+    def _call(self, method: str, path: str, body: object = None) -> Any:
+        sent = None if body is None else json.dumps(body)
+        self._http.request(method, path, sent, {"Content-Type": "application/json"})
         return json.loads(self._http.getresponse().read(), parse_int=float)
 
 

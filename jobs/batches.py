@@ -36,34 +36,29 @@ class Batches:
         self._head, self._row = len(none), 0.0
 
     def table(self, records: Any) -> pa.Table:
-        """Of a Java collection, in its order. It is let go: it cannot be used any more.
+        """Of a Java collection, in its order. A large one is let go: it cannot be used any more.
 
         Raises what the function raises.
         """
         listed = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(records)
-        try:
-            rows = listed.size()
-            streams = self._stream(listed, rows)
-        finally:
-            self._let_go(records, listed)
-        if not streams:
-            return self.empty
-        self._row = (sum(map(len, streams)) - self._head) / rows
-        return _table(streams)
-
-    def _stream(self, listed: Any, rows: int) -> list[bytes]:
-        """Nobody tells beforehand how large they are: rows are taken to be as the last ones were."""
+        rows = listed.size()
+        found = None
+        # Nobody tells beforehand how large they are: rows are taken to be as the last ones were.
         if self._head + rows * self._row > CALL:
             with suppress(Py4JJavaError):  # by calls, an error is told as Spark tells it
-                return self._by_socket(listed)
-        return self._by_calls(listed)
+                found = self._by_socket(listed)
+                self._let_go(records, listed)
+        if found is None:
+            found = self._by_calls(listed)
+        if not found:
+            return self.empty
+        self._row = (sum(map(len, found)) - self._head) / rows
+        return _table(found)
 
     def _by_calls(self, listed: Any) -> list[bytes]:
-        *chain, streams = self._streams(listed)
-        found = []
+        streams, found = self._streams(listed)[-1], []
         while streams.hasNext():
             found.append(streams.next())
-        self._let_go(*chain, streams)
         return found
 
     def _by_socket(self, listed: Any) -> list[bytes]:
@@ -71,6 +66,7 @@ class Batches:
         info = self._jvm.org.apache.spark.api.python.PythonRDD.serveIterator(chain[-1], "records")
         port, secret, server = info
         stream, connection = local_connect_and_auth(port, secret)
+        connection.settimeout(None)  # as Spark's own readers do: a JVM that sleeps is not gone
         with connection, stream:
             found = list(NoOpSerializer().load_stream(stream))  # type: ignore[no-untyped-call]
         server.getResult()  # raises what ended the stream too soon

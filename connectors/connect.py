@@ -21,9 +21,11 @@ _NO_LEADER = "without claiming write privileges"
 class Connect:
     """A Connect cluster. Its answers name settings, never their secrets: those are references."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, patience: float = 60.0) -> None:
+        """`patience`: seconds for which an answer is waited for. To a change it comes when the group has settled."""
         self.url = url.rstrip("/")
-        self._http = urllib3.PoolManager(timeout=urllib3.Timeout(connect=5, read=60), retries=False)
+        timeout = urllib3.Timeout(connect=min(5.0, patience), read=patience)
+        self._http = urllib3.PoolManager(timeout=timeout, retries=False)
 
     def config(self, name: str) -> dict[str, str] | None:
         """A connector's settings, or None where there is no such connector."""

@@ -69,3 +69,11 @@ def test_an_answer_that_is_cut_off_is_no_answer(whole: bytes, end: int) -> None:
                 print(cut, connect.config("shop"))
         found: object = connect.config("shop")
         assert found == {"took": 12, "errors": False}
+
+
+@pytest.mark.timeout(30)
+def test_a_connect_that_sleeps_is_waited_for_no_longer_than_asked() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connect = Connect(f"http://127.0.0.1:{listener.getsockname()[1]}", patience=0.2)
+        with pytest.raises(SourceUnavailable, match="cannot be reached"):
+            connect.state("shop")

@@ -22,6 +22,10 @@ from driftless.kafka import Kafka
 from driftless.lsn import parse_lsn
 from driftless.status import SourceStatus, status
 
+_CONNECT_SECONDS = 5.0
+"""For so long, an answer of Connect's is waited for: who looks where followers stand must not wait for a worker that
+sleeps."""
+
 
 def _facts(config: Config) -> dict[str, Any]:
     """The facts of `status`. A source that cannot be reached leaves its own part empty and is told on stderr."""
@@ -55,7 +59,7 @@ def _source_troubles(config: Config, kafka: Kafka, postgres: Any, state: State) 
     from connectors.guard import connector_failed, topic_troubles, troubles, unread
     from driftless import names
 
-    connect = Connect(config.connect.url)
+    connect = Connect(config.connect.url, patience=_CONNECT_SECONDS)
     yield from map(str, troubles(config, postgres, connect, state))
     yield from map(str, topic_troubles(config, kafka, state))
     try:

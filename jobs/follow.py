@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 SLICE_OFFSETS = 100_000
 """Offsets of the first large slice. The next ones are as large as the seconds below allow: starting one costs 0.3 s."""
 MOST_OFFSETS = 1_000_000
+READY_OFFSETS = 50_000
+"""Of each large slice that needs no job: how far it is is told in between."""
 FEW_OFFSETS = 3 * DRIVER_OFFSETS
 """Up to so many are applied by small slices: whoever reads the first need not wait for the last."""
 SLICE_SECONDS = 4.0
@@ -102,7 +104,7 @@ class Follow:
         self._large = Documents(spark, job.source) if job.source.ready and not submitted() else None
         self._log = LogReader(spark, job.source, head, self._large)
         self._ends = ends
-        self._slice = SLICE_OFFSETS
+        self._slice = SLICE_OFFSETS if self._large is None else READY_OFFSETS
         self._idle = IDLE_SECONDS
         self._filling = Filling()
         self._pending = pending
@@ -268,7 +270,7 @@ class Follow:
         part = Slice(begin, end, self.quarantine.keys, only)
         begun = time.monotonic()
         outcome = apply_slice(self._log, job.spec, self._sink, job.generation, part, self.stop.is_set)
-        if part.offsets > self._slice // 2:
+        if self._large is None and part.offsets > self._slice // 2:
             factor = SLICE_SECONDS / max(time.monotonic() - begun, 0.1)
             self._slice = int(min(max(self._slice * min(factor, 2), SLICE_OFFSETS), MOST_OFFSETS))
         self.quarantine.note(outcome)

@@ -1,12 +1,15 @@
-"""Rows of the same records by Spark's expressions and by Arrow."""
+"""Rows of the same records by Spark's expressions and by Arrow, and who writes such records."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 
 import pyarrow as pa
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from driftless.kafka import Kafka, Setting
 from driftless.registry import Epoch, TopicLog
 from driftless.table import Table
 from jobs.batches import records_as_they_are
@@ -16,6 +19,14 @@ from tests.both_ways import TOPIC, Record, in_java, stepped
 
 UNAVAILABLE = "__gone"
 LOG = TopicLog(TOPIC, "id", 2, (Epoch(1, {0: 0, 1: 0}, ""), Epoch(3, {0: 2, 1: 1}, "")))
+
+
+def transactional(kafka: Kafka) -> Producer:
+    """A producer that can begin."""
+    settings: dict[str, Setting] = {"transactional.id": uuid.uuid4().hex, "linger.ms": 5}
+    producer = kafka.producer(**settings)
+    producer.init_transactions(30)
+    return producer
 
 
 def by_spark(spark: SparkSession, table: Table, records: Sequence[Record]) -> pa.Table:

@@ -14,14 +14,14 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from driftless.config import KafkaConfig
-from driftless.kafka import Kafka, Setting
+from driftless.kafka import Kafka
 from driftless.table import Column, Table
 from jobs.apply import LogSource, kafka_options, read_slice
 from jobs.plainlog import PlainLog
 from jobs.plainrows import LARGE, plain_rows
 from jobs.rows import rows_sql
 from stack import Endpoints
-from tests.plain import LOG, UNAVAILABLE
+from tests.plain import LOG, UNAVAILABLE, transactional
 from tests.seeds import seeds
 
 pytestmark = pytest.mark.server
@@ -44,13 +44,7 @@ class Topic:
         self.log = PlainLog(spark, LogSource(self.name, self.options, (), ()), decoded)
 
     def ends(self) -> dict[int, int]:
-        return self.kafka.committed_ends(self.name, 2)
-
-    def producer(self) -> Producer:
-        settings: dict[str, Setting] = {"transactional.id": uuid.uuid4().hex, "linger.ms": 5}
-        producer = self.kafka.producer(**settings)
-        producer.init_transactions(30)
-        return producer
+        return self.kafka.decided_ends(self.name, 2, 30)
 
     def write(self, producer: Producer, number: int, *, name: str | None = "x", partition: int = 0) -> None:
         value = None if name is None else json.dumps({"id": number, "name": name}).encode()
@@ -74,7 +68,7 @@ def topic(spark: SparkSession, endpoints: Endpoints) -> Topic:
 @pytest.mark.parametrize("seed", seeds(__name__, 1))
 def test_what_is_committed_is_read_once_and_as_spark_reads_it(topic: Topic, seed: int) -> None:
     print(f"DRIFTLESS_TEST_SEED={seed}")
-    rng, producer, numbers, committed = random.Random(seed), topic.producer(), count(), 0
+    rng, producer, numbers, committed = random.Random(seed), transactional(topic.kafka), count(), 0
     for turn in cycle(range(4)):
         producer.begin_transaction()
         size = rng.choice([1, 100, 5_000])
@@ -109,7 +103,7 @@ def test_what_is_committed_is_read_once_and_as_spark_reads_it(topic: Topic, seed
 
 
 def test_what_is_unusual_gives_nothing_and_what_comes_before_it_is_read_all_the_same(topic: Topic) -> None:
-    producer = topic.producer()
+    producer = transactional(topic.kafka)
     producer.begin_transaction()
     for number in range(3_000):
         topic.write(producer, number, name="x" * (LARGE if number == 2_500 else 1))
@@ -123,7 +117,7 @@ def test_what_is_unusual_gives_nothing_and_what_comes_before_it_is_read_all_the_
 
 def test_after_any_error_nothing_is_left_out(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     """The consumer has gone on by then: a read that begins where the last one did must not go on from there."""
-    producer = topic.producer()
+    producer = transactional(topic.kafka)
     producer.begin_transaction()
     for number in range(3_000):
         topic.write(producer, number)

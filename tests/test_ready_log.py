@@ -11,12 +11,11 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from driftless.config import KafkaConfig
 from driftless.errors import SinkUnavailable
-from driftless.kafka import Kafka, Offsets, Setting
+from driftless.kafka import Kafka, Offsets
 from driftless.registry import Epoch, TopicLog
 from driftless.sink import WRITES, Applied, SinkContext
 from driftless.version import make_version, split_version
@@ -37,6 +36,7 @@ from jobs.documents import Documents
 from jobs.tail import Tail
 from sinks import open_sink
 from stack import Endpoints
+from tests.plain import transactional
 from tests.seeds import seeds
 
 pytestmark = pytest.mark.server
@@ -62,17 +62,11 @@ class View:
         )
 
     def ends(self) -> Offsets:
-        return self.kafka.committed_ends(self.topic, 2)
-
-    def producer(self) -> Producer:
-        settings: dict[str, Setting] = {"transactional.id": uuid.uuid4().hex, "linger.ms": 5}
-        producer = self.kafka.producer(**settings)
-        producer.init_transactions(30)
-        return producer
+        return self.kafka.decided_ends(self.topic, 2, 30)
 
     def write(self, keys: list[str], document: Callable[[str], bytes | None], *, abort: bool = False) -> None:
         """One transaction."""
-        producer = self.producer()
+        producer = transactional(self.kafka)
         producer.begin_transaction()
         for key in keys:
             headers: dict[str, str | bytes | None] = {"kind": b"document"}

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from stack import stack_home
-from tests.chain.conftest import MakePipeline
+from tests.chain.conftest import MakePipeline, running
 from tests.compare import View
 from tests.machine import Job, until
 from tests.pipeline import Pipeline
@@ -165,6 +165,15 @@ def half_shown(records: list[tuple[str, Any]], before: Counter[str]) -> list[Any
 
 
 SUMMED = "update orders o set total = (select coalesce(sum(amount), 0) from order_lines l where l.order_id = o.id)"
+
+
+def summed_orders(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
+    """The same orders, each with its total, and a run that has followed them."""
+    pipeline = make_orders(make_pipeline, source)
+    source.execute(SUMMED)
+    running(pipeline)
+    pipeline.assert_in_step()
+    return pipeline
 
 
 def rows_file(pipeline: Pipeline) -> Path:

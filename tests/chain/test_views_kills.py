@@ -11,7 +11,7 @@ import pytest
 from tests.chain.altered import Altered
 from tests.chain.conftest import MakePipeline, running
 from tests.chain.doomed_view import STEPS
-from tests.chain.test_views import SUMMED, Writers, half_shown, make_orders, written
+from tests.chain.test_views import Writers, half_shown, summed_orders, written
 from tests.pipeline import Pipeline
 
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(300)]
@@ -19,11 +19,7 @@ pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
-    pipeline = make_orders(make_pipeline, source)
-    source.execute(SUMMED)
-    running(pipeline)
-    pipeline.assert_in_step()
-    return pipeline
+    return summed_orders(make_pipeline, source)
 
 
 @pytest.mark.parametrize("step", STEPS)

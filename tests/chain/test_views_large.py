@@ -13,7 +13,7 @@ from stack import Stack
 from tests.chain.altered import Altered
 from tests.chain.broken import asleep, length
 from tests.chain.conftest import MakePipeline, running
-from tests.chain.test_views import SUMMED, half_shown, make_orders, view, written
+from tests.chain.test_views import half_shown, summed_orders, view, written
 from tests.machine import until
 from tests.pipeline import Pipeline
 
@@ -27,11 +27,7 @@ LINES_TABLE = "public.order_lines"
 
 @pytest.fixture(scope="module")
 def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
-    pipeline = make_orders(make_pipeline, source)
-    source.execute(SUMMED)
-    running(pipeline)
-    pipeline.assert_in_step()
-    return pipeline
+    return summed_orders(make_pipeline, source)
 
 
 def insert(dsn: str, first: int) -> None:

@@ -308,7 +308,7 @@ class Pipeline:
             self.empty_redis()
             return
         sink = self.sink(follower)
-        sink.drop(generation)
+        sink.drop(generation, also_live=True)
         sink.close()
 
     def empty_redis(self) -> None:

@@ -114,8 +114,12 @@ class Sink(Protocol):
     def promoted(self) -> int | None:
         """The generation that readers see; None before the first `promote`."""
 
-    def drop(self, generation: int) -> None:
-        """Remove the generation, its versions and its checkpoint."""
+    def drop(self, generation: int, *, also_live: bool = False) -> None:
+        """Remove the generation, its versions and its checkpoint.
+
+        Raises `SinkError`, and removes nothing, where readers see it or are being switched to it or from it, unless
+        `also_live`: then they see nothing afterwards.
+        """
 
     def close(self) -> None:
         """Give back connections."""

@@ -15,6 +15,7 @@ from typing import Any, cast
 from pydantic import Field
 
 from driftless.config import StoreConfig
+from driftless.errors import SinkError
 from driftless.sink import Sink, SinkContext
 
 HORIZON_SECONDS = 3600
@@ -65,6 +66,15 @@ class SinkConfig(StoreConfig):
 
     def validate_for(self, context: SinkContext) -> None:
         """Raise Unfit, with a text for the operator, when this cannot serve that follower. Asks no server."""
+
+
+def drop_of_live(follower: str, generation: int) -> SinkError:
+    """What a sink raises rather than take away what readers see."""
+    return SinkError(
+        f"generation {generation} of `{follower}` is not dropped: readers see it, or are being switched to or from it",
+        hint=f"`driftless promote {follower} --generation N` shows them another one first; "
+        f"`driftless remove {follower} --drop` takes all of them away",
+    )
 
 
 def kinds() -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from driftless.errors import SinkMisconfigured, SinkUnavailable
 from driftless.sink import Progress, SinkContext
-from sinks import HORIZON_SECONDS
+from sinks import HORIZON_SECONDS, drop_of_live
 from sinks._redis_names import CLAIMS, Names, Template
 from sinks._redis_room import require_room
 from sinks._redis_wire import Refused, Script, Server
@@ -104,17 +105,29 @@ class Generations:
         found = self._server.call("HGET", self._names.follower, "promoted")
         return None if found is None else int(found)
 
-    def drop(self, generation: int) -> None:
+    def drop(self, generation: int, *, also_live: bool) -> None:
         """In pages. Writers are held off first."""
+        if not also_live:
+            # Before a switch that was begun is finished here: it may be what makes this generation the live one.
+            self._server.ask(partial(self._require_unseen, generation))
         for _ in attempts(self._server.retry_seconds):
             self._settle()
             try:
-                where = self._state("drop", generation, str(HORIZON_SECONDS))
-            except Refused:  # a switch was begun since we looked
-                continue
+                where = self._state("drop", generation, str(HORIZON_SECONDS), "live" if also_live else "shadow")
+            except Refused as refused:
+                if "live" in str(refused):
+                    raise drop_of_live(self._context.follower, generation) from refused
+                continue  # a switch was begun since we looked
             self._remove(generation, None if where == b"live" else generation)
             return
         raise SinkUnavailable(f"`{self._context.follower}` is being switched; generation {generation} stays meanwhile")
+
+    def _require_unseen(self, generation: int, client: Any) -> None:
+        standing = self.standing(client)
+        if generation == standing.coming or generation == standing.live:
+            going = client.hexists(self._names.follower, f"dropping:{generation}")
+            if not going:  # else what somebody asked for with `also_live` was killed, and is finished
+                raise drop_of_live(self._context.follower, generation)
 
     def revive(self, generation: int) -> None:
         """Make a generation again of which the server knows nothing; raise where it was dropped on purpose."""

@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue, field_validator
 
 from driftless.errors import SinkMisconfigured, SinkUnavailable
 from driftless.sink import Applied, Progress, SinkContext, in_silence
-from sinks import HORIZON_SECONDS, SinkConfig, Unfit
+from sinks import HORIZON_SECONDS, SinkConfig, Unfit, drop_of_live
 from sinks._arrow import slices
 from sinks._opensearch_bulk import ANSWER, Verdict, bulk_body, judge, reject
 from sinks._opensearch_checkpoint import Checkpoints
@@ -210,10 +210,14 @@ class OpenSearchSink:
             raise SinkMisconfigured(f"Readers of `{self._config.index}` see several generations: {', '.join(holders)}")
         return int(holders[0].rpartition("-")[2]) if holders else None
 
-    def drop(self, generation: int) -> None:
+    def drop(self, generation: int, *, also_live: bool = False) -> None:
         mark = self._mark_of(self._name(generation))
         if mark not in (None, self._mark(generation)):
             raise SinkMisconfigured(f"The index `{self._name(generation)}` is not ours to drop")
+        if not also_live:
+            seen, _ = self._server.call("GET", f"/{self._name(generation)}/_alias/{self._config.index}", ok={404})
+            if seen == 200:
+                raise drop_of_live(self._context.follower, generation)
         self._server.call("DELETE", f"/{self._name(generation)}", ok={404})
         self._checkpoints.remove(generation)
 

@@ -160,9 +160,12 @@ class RedisSink:
     def promoted(self) -> int | None:
         return self._generations.promoted()
 
-    def drop(self, generation: int) -> None:
-        """In pages; may be given again after a crash. Writers are held off first."""
-        self._generations.drop(generation)
+    def drop(self, generation: int, *, also_live: bool = False) -> None:
+        """In pages; may be given again after a crash. Writers are held off first.
+
+        What is under the readers' names is refused also before the first `promote`: a cache is read as it fills.
+        """
+        self._generations.drop(generation, also_live=also_live)
 
     def close(self) -> None:
         self._server.close()

@@ -5,7 +5,7 @@
 --          and, while it is being dropped, `dropping:n`
 -- KEYS[2]  the generation's hash; KEYS[3] says that it was dropped; KEYS[4] whose names start how
 -- ARGV[1]  what to do; ARGV[2] the generation; for `create` ARGV[3] the start of its names, for `drop` ARGV[3] how long
---          to remember that it was dropped, in seconds
+--          to remember that it was dropped, in seconds, and ARGV[4] `live` where it may be under the readers' names
 --
 -- Each begins by taking something away, if there is anything: a full server lets a script go on that has done so, and
 -- on a full server, too, generations must be promoted and dropped.
@@ -56,6 +56,8 @@ end
 function steps.drop()
   if switching then
     return redis.error_reply('GENERATION switching')
+  elseif live == generation and ARGV[4] ~= 'live' then
+    return redis.error_reply('GENERATION live')
   end
   local where = live == generation and 'live' or 'shadow'
   redis.call('DEL', KEYS[2])

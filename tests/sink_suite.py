@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from driftless.errors import SinkMisconfigured
+from driftless.errors import SinkError, SinkMisconfigured
 from driftless.sink import Applied, Rejected, Sink, SinkContext
 from sinks import open_sink
 from tests.sink_faults import SinkFaults
@@ -283,7 +283,8 @@ class SinkSuite(SinkFaults):
     def test_dropping_removes_documents_versions_and_checkpoint(self, sink: Sink, generation: int) -> None:
         sink.apply(generation, writes(upsert("1", 5, {"a": 1}), delete("2", 5)))
         sink.save(generation, "a", expected=None)
-        sink.drop(generation)
+        sink.promote(generation)
+        sink.drop(generation, also_live=True)
         sink.drop(generation)
         assert sink.promoted() is None
         assert sink.load(generation) is None
@@ -291,6 +292,22 @@ class SinkSuite(SinkFaults):
         assert sink.load(generation) is None
         assert sink.count(generation) == 0
         assert sink.apply(generation, writes(upsert("1", 1, {"b": 1}), upsert("2", 1, {"b": 2}))) == Applied(written=2)
+
+    def test_what_readers_see_is_not_dropped(self, sink: Sink, generation: int, store_url: str, name: str) -> None:
+        sink.create(2)
+        for n in (generation, 2):
+            sink.apply(n, writes(upsert("1", 5, {"of": n})))
+            sink.save(n, f"at {n}", expected=None)
+        for seen in (2, 1):
+            sink.promote(seen)
+            with pytest.raises(SinkError, match=f"generation {seen} of `{name}` is not dropped: readers") as said:
+                sink.drop(seen)
+            assert f"`driftless promote {name} --generation N`" in said.value.hint
+            assert (sink.promoted(), sink.load(seen), sink.count(seen)) == (seen, f"at {seen}", 1)
+            assert self.as_reader(store_url, name, "1") == self.canonical(f'{{"of": {seen}}}')
+            assert sink.apply(seen, writes(upsert("1", 5 + seen, {"of": seen}))) == Applied(written=1)
+        sink.drop(2)
+        assert (sink.promoted(), sink.load(2)) == (1, None)
 
     @pytest.mark.parametrize("promoted", [1, 2])
     def test_dropping_one_generation_leaves_the_other(

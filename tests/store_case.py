@@ -115,7 +115,7 @@ class StoreCase:
         yield open_one
         last = open_one()
         for generation in (1, 2, 3):
-            last.drop(generation)
+            last.drop(generation, also_live=True)
         for sink in made:
             sink.close()
 

@@ -111,7 +111,7 @@ def place(endpoints: Endpoints, database: str, tmp_path: Path) -> Iterator[dict[
     ):
         sink = open_sink(kind, config, SinkContext("shop", follower, ("id",)))
         for generation in range(1, 6):
-            sink.drop(generation)
+            sink.drop(generation, also_live=True)
         sink.close()
     delete_topics(endpoints.kafka, "shop")
 

@@ -51,7 +51,7 @@ class TestRedisSink(RedisFull, SinkSuite):
         plain.set(f"{name}:42:views", "7")
         plain.lpush(f"{name}:queue", "job")
         assert [row for batch in sink.scan(generation) for row in rows(batch)] == [("42", 1, "{}")]
-        sink.drop(generation)
+        sink.drop(generation, also_live=True)
         assert plain.get(f"{name}:42:views") == "7"
         plain.delete(f"{name}:42:views", f"{name}:queue")
 
@@ -98,7 +98,7 @@ class TestRedisSink(RedisFull, SinkSuite):
     def test_a_dropped_generation_takes_no_late_writes(self, opened: Opener, sink: Sink, generation: int) -> None:
         zombie = opened()
         zombie.apply(generation, writes(upsert("1", 1, {})))
-        sink.drop(generation)
+        sink.drop(generation, also_live=True)
         with pytest.raises(SinkMisconfigured, match=r"Generation 1 of .* was dropped"):
             zombie.apply(generation, writes(upsert("1", 2, {})))
         assert rows(sink.read(generation, ["1"])) == []

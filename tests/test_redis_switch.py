@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from driftless.errors import SinkMisconfigured, SinkUnavailable
+from driftless.errors import SinkError, SinkMisconfigured, SinkUnavailable
 from driftless.sink import Applied, Sink, SinkContext
 from sinks import open_sink
 from sinks._redis_wire import Server
@@ -160,7 +160,7 @@ class TestRedisGenerations(RedisCase):
         self, opened: Opener, two: Sink, plain: Any, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with killed_at(3, monkeypatch), pytest.raises(Killed):
-            two.drop(1)
+            two.drop(1, also_live=True)
         writer = opened()
         writer.create(2)  # as its runner does when it starts: what it has stays where it is
         assert writer.promoted() is None
@@ -168,6 +168,43 @@ class TestRedisGenerations(RedisCase):
         assert writer.apply(2, writes(upsert("450", 5, {}))) == Applied(stale=1)
         writer.promote(2)
         self.whole(two, plain, name, 2)
+
+    @pytest.mark.parametrize("leaving", [1, 3])
+    def test_what_a_switch_moves_to_or_from_is_not_dropped(
+        self, opened: Opener, two: Sink, plain: Any, name: str, monkeypatch: pytest.MonkeyPatch, leaving: int
+    ) -> None:
+        """Whoever dropped what comes would first finish the switch, and then take away what readers see."""
+        two.create(3)
+        two.promote(leaving)
+        with killed_at(4, monkeypatch), pytest.raises(Killed):
+            opened().promote(2)
+        state = plain.hgetall(f"driftless:suite:{name}")
+        assert (state["live"], state["switching"]) == (str(leaving), "2")
+        for number in (leaving, 2):
+            with pytest.raises(SinkError, match=f"generation {number} of `{name}` is not dropped"):
+                opened().drop(number)
+        assert plain.hgetall(f"driftless:suite:{name}") == state, "asking must not even go on with the switch"
+        opened().drop(4 - leaving)  # the third one is in nobody's way
+        two.promote(2)
+        assert two.promoted() == 2
+        assert (two.count(2), len(plain.keys(f"{name}:*"))) == (600, 600)
+
+    def test_a_switch_that_begins_as_one_is_dropped(
+        self, opened: Opener, two: Sink, plain: Any, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Between the look and the drop itself: the script refuses."""
+        run = Server.run
+
+        def overtaken(self: Server, script: Any, keys: Any, args: Any) -> Any:
+            if args[:1] == ["drop"]:
+                monkeypatch.setattr(Server, "run", run)
+                opened().promote(2)
+            return run(self, script, keys, args)
+
+        monkeypatch.setattr(Server, "run", overtaken)
+        with pytest.raises(SinkError, match=f"generation 2 of `{name}` is not dropped"):
+            opened().drop(2)
+        self.whole(two, plain, name, 2, 1)
 
     # -- two at once --------------------------------------------------------------------------------------------
 
@@ -246,7 +283,7 @@ class TestRedisGenerations(RedisCase):
         if what == "begin":
             sink.promote(3)
             assert (sink.promoted(), plain.keys(f"{name}:*")) == (3, [])
-        sink.drop(3)
+        sink.drop(3, also_live=what == "begin")
         assert begun == [what]
         two.promote(2)
         self.whole(two, plain, name, 2, 1)
@@ -326,9 +363,9 @@ class TestRedisGenerations(RedisCase):
         for n in (1, 2):
             with pytest.raises(SinkMisconfigured, match="those of another follower"):
                 other.create(1)
-            sink.drop(n)
+            sink.drop(n, also_live=True)
         other.create(1)
-        other.drop(1)
+        other.drop(1, also_live=True)
         other.close()
 
     # -- memory -------------------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def _drop_followers(endpoints: Endpoints) -> None:
     for follower, (kind, config) in stores.items():
         sink = open_sink(kind, config, SinkContext(PIPELINE, follower, ("id",)))
         try:
-            sink.drop(1)
+            sink.drop(1, also_live=True)
         finally:
             sink.close()
 

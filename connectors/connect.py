@@ -8,6 +8,7 @@ from typing import Any
 
 import urllib3
 
+from driftless.address import shown_url
 from driftless.errors import SourceError, SourceUnavailable
 from driftless.http import is_whole
 
@@ -24,6 +25,7 @@ class Connect:
     def __init__(self, url: str, *, patience: float = 60.0) -> None:
         """`patience`: seconds for which an answer is waited for. To a change it comes when the group has settled."""
         self.url = url.rstrip("/")
+        self.address = shown_url(self.url)
         timeout = urllib3.Timeout(connect=min(5.0, patience), read=patience)
         self._http = urllib3.PoolManager(timeout=timeout, retries=False)
 
@@ -114,19 +116,27 @@ class Connect:
                 )
             except urllib3.exceptions.HTTPError as exc:
                 hint = "is the worker running, and is connect.url right? `driftless up` starts a local one"
-                raise SourceUnavailable(f"Kafka Connect at {self.url} cannot be reached: {exc}", hint=hint) from exc
+                raise SourceUnavailable(
+                    f"Kafka Connect at {self.address} cannot be reached: {_reason(exc)}", hint=hint
+                ) from exc
             if not is_whole(answer.status, answer.headers):
-                raise SourceUnavailable(f"Kafka Connect at {self.url} does not answer {method} {path} to the end")
+                raise SourceUnavailable(f"Kafka Connect at {self.address} does not answer {method} {path} to the end")
             if answer.status == 404 and missing:
                 return None
             if answer.status < 300:
                 return answer.json() if answer.data else None
             if _NO_LEADER in (why := _message(answer)):
-                raise SourceError(f"Kafka Connect at {self.url}: {why}", hint="start the Connect worker again")
+                raise SourceError(f"Kafka Connect at {self.address}: {why}", hint="start the Connect worker again")
             # 409: rebalancing. 500 with a timeout: the worker waits for its group, as after a kill.
             if answer.status not in (409, 500, 503) or time.monotonic() > deadline:
-                raise SourceError(f"Kafka Connect at {self.url}: {method} {path}: {answer.status}: {why}")
+                raise SourceError(f"Kafka Connect at {self.address}: {method} {path}: {answer.status}: {why}")
             time.sleep(0.5)
+
+
+def _reason(exc: Exception) -> str:
+    """The kind of failure: the text of some names objects of the library, of others the whole URL."""
+    cause = exc.__cause__ or exc
+    return str(cause.strerror) if isinstance(cause, OSError) and cause.strerror else type(exc).__name__
 
 
 def _message(answer: urllib3.BaseHTTPResponse) -> str:

@@ -12,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from connectors import patient, queries
 from connectors.relations import ForeignKey, Relation
 from driftless import names
+from driftless.address import dsn_problem, misread
 from driftless.config import Config
 from driftless.errors import ConfigError, SourceError, SourceUnavailable
 from driftless.lsn import parse_lsn
@@ -88,10 +89,12 @@ class Postgres:
     """A connection to the source. Messages never carry the DSN's password."""
 
     def __init__(self, dsn: str) -> None:
+        if problem := dsn_problem(dsn):
+            raise ConfigError(f"the DSN of the source cannot be read: {problem}")
         try:
             self.parameters = conninfo_to_dict(dsn)
         except psycopg.ProgrammingError as exc:
-            raise ConfigError(f"the DSN of the source cannot be read: {str(exc).strip()}") from None
+            raise ConfigError(f"the DSN of the source cannot be read: {misread(str(exc))}") from None
         self._dsn = dsn
         self.address = f"{self.parameters.get('host', 'localhost')}:{self.parameters.get('port', 5432)}"
         self._connection = self._connect()

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJsonSchema
 
+from driftless.address import dsn_problem, url_problem
 from driftless.model import Model
 from driftless.views.declared import ViewConfig
 
@@ -14,9 +15,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,47}")
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _IN_WORDS = re.compile(r"(\d+)\s*(ms|milli|s|m|h|d)[a-z]*", re.IGNORECASE)
-_BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\],]+):\d{1,5}")
-_DSN = re.compile(r"postgres(ql)?://.|\w+\s*=\s*\S")
-_HTTP = re.compile(r"https?://[^/?#\s]")
+_BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\],@]+):\d{1,5}")
 
 
 def near_name(name: str) -> str:
@@ -56,15 +55,8 @@ def milliseconds(duration: str) -> int:
 
 
 def _dsn(dsn: str) -> str:
-    scheme = dsn.partition("://")[0].lower() if "://" in dsn else ""
-    if dsn.startswith("jdbc:postgresql:"):
-        raise ValueError(
-            "leave away the `jdbc:` and name user and password: `postgresql://user:password@host/database`"
-        )
-    if scheme in ("mysql", "mariadb", "mongodb", "sqlserver", "oracle"):
-        raise ValueError(f"the source must be Postgres, not {scheme}")
-    if not _DSN.match(dsn):
-        raise ValueError("must look like `postgresql://user:password@host:5432/database`")
+    if problem := dsn_problem(dsn):
+        raise ValueError(problem)
     return dsn
 
 
@@ -78,8 +70,10 @@ def _brokers(bootstrap: str) -> str:
 
 
 def _http(url: str) -> str:
-    if not _HTTP.match(url):
+    if not url.startswith(("http://", "https://")):
         raise ValueError("must begin with `http://` or `https://` and a host, as in `http://connect:8083`")
+    if problem := url_problem(url, ("http", "https"), "http://connect:8083"):
+        raise ValueError(problem)
     return url
 
 

@@ -52,10 +52,10 @@ def show(standings: Sequence[Standing], console: Console) -> Iterator[None]:
 def _bars(standings: Sequence[Standing], console: Console, ended: threading.Event) -> None:
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.fields[name]:<20}"),
+        TextColumn("{task.fields[name]:<20}", markup=False),
         BarColumn(),
-        TextColumn("{task.completed:>9,.0f} of {task.total:,.0f}"),
-        TextColumn("{task.fields[rate]:>9}"),
+        TextColumn("{task.completed:>9,.0f} of {task.total:,.0f}", markup=False),
+        TextColumn("{task.fields[rate]:>9}", markup=False),
         TimeRemainingColumn(),
     )
     states: dict[str, str] = {}
@@ -66,10 +66,10 @@ def _bars(standings: Sequence[Standing], console: Console, ended: threading.Even
             for s in standings:
                 if s.state in _UNDER_WAY and s.positions:
                     meter = meters.setdefault(s.follower, Meter())
+                    done, total, rate = s.done, max(s.total, s.done), f"{meter.rate(s.done):,.0f}/s"
                     if s.follower not in tasks:
-                        tasks[s.follower] = bars.add_task("", name=s.follower, rate="", total=None)
-                    rate = f"{meter.rate(s.done):,.0f}/s"
-                    bars.update(tasks[s.follower], completed=s.done, total=max(s.total, s.done), rate=rate)
+                        tasks[s.follower] = bars.add_task("", name=s.follower, rate=rate, total=total, completed=done)
+                    bars.update(tasks[s.follower], completed=done, total=total, rate=rate)
                 elif s.follower in tasks:
                     bars.remove_task(tasks.pop(s.follower))
                 _say_change(states, s, console)
@@ -90,13 +90,13 @@ def _lines(standings: Sequence[Standing], console: Console, ended: threading.Eve
                 rate = meters.setdefault(s.follower, Meter()).rate(s.done)
                 left = f", {(s.total - s.done) / rate:.0f} s left" if rate > 0 else ""
                 line = f"{s.follower}: {s.done:,} of {s.total:,}, {rate:,.0f}/s{left}"
-                console.print(line, markup=False, soft_wrap=True)
+                console.print(line, soft_wrap=True)
 
 
 def _say_change(states: dict[str, str], s: Standing, console: Console) -> None:
     if states.get(s.follower) != s.state and s.positions:
         states[s.follower] = s.state
-        console.print(f"{s.follower}: {s.state} at {s.done:,} of {s.total:,} records", markup=False, soft_wrap=True)
+        console.print(f"{s.follower}: {s.state} at {s.done:,} of {s.total:,} records", soft_wrap=True)
 
 
 class Meter:

@@ -13,6 +13,7 @@ import orjson
 import pyarrow as pa
 from pydantic import Field, JsonValue, field_validator
 
+from driftless.address import url_problem
 from driftless.errors import SinkMisconfigured, SinkUnavailable
 from driftless.sink import Applied, Progress, SinkContext, in_silence
 from sinks import HORIZON_SECONDS, SinkConfig, Unfit, drop_of_live
@@ -75,9 +76,8 @@ class Config(SinkConfig):
     @field_validator("url")
     @classmethod
     def _is_url(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("must look like `https://user:password@host:9200`")
+        if problem := url_problem(url, ("http", "https"), "https://user:password@host:9200"):
+            raise ValueError(problem)
         return url.rstrip("/")
 
     @field_validator("index")

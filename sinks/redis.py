@@ -8,7 +8,9 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pydantic import Field, field_validator
+from redis.connection import parse_url
 
+from driftless.address import url_problem
 from driftless.config import Duration, milliseconds
 from driftless.errors import SinkMisconfigured
 from driftless.sink import Applied, Progress, SinkContext, in_silence
@@ -56,8 +58,13 @@ class Config(SinkConfig):
     @field_validator("url")
     @classmethod
     def _is_url(cls, url: str) -> str:
-        if urlsplit(url).scheme not in ("redis", "rediss", "unix"):
-            raise ValueError("must look like `redis://user:password@host:6379/0`")
+        like = "redis://user:password@host:6379/0"
+        if not url.startswith("unix://") and (problem := url_problem(url, ("redis", "rediss"), like)):
+            raise ValueError(problem)
+        try:
+            parse_url(url)
+        except ValueError:  # its text quotes parts of the URL
+            raise ValueError(f"must look like `{like}`") from None
         return url
 
     @field_validator("key")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import signal
@@ -16,10 +17,13 @@ from typing import Annotated, Any
 
 import psutil
 import typer
-from rich.console import Console
+import typer.core
+import typer.exceptions
 
 import driftless
+from driftless.address import without_secrets
 from driftless.config import Config
+from driftless.console import PlainConsole, visible
 from driftless.control import Control
 from driftless.errors import ConfigError, SinkUnavailable, SourceUnavailable, StackError, SyncError
 from driftless.kafka import Kafka
@@ -34,15 +38,41 @@ END_SECONDS = 9.0
 send SIGKILL.
 """
 
+
+class Commands(typer.core.TyperGroup):
+    """The commands. What is said of wrong use quotes what was typed, less what looks like an address with a password:
+    somebody may give the DSN where none is taken.
+    """
+
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        with _discreet():
+            return super().make_context(*args, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _discreet():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _discreet() -> Iterator[None]:
+    try:
+        yield
+    except typer.exceptions.TyperException as exc:
+        if isinstance(said := getattr(exc, "message", None), str):
+            exc.message = visible(without_secrets(said))  # type: ignore[attr-defined]
+        raise
+
+
 app = typer.Typer(
     name="driftless",
+    cls=Commands,
     help="Keeps search indexes and caches in step with Postgres, and proves it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = PlainConsole()
+err = PlainConsole(stderr=True)
 
 File = Annotated[Path, typer.Option("--file", "-f", help="The configuration.", show_default=True)]
 Json = Annotated[bool, typer.Option("--json", help="Print facts as JSON.")]
@@ -60,6 +90,8 @@ def main() -> None:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     _heed_signals()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal of another encoding is no reason to fail
     try:
         app()
     except SystemExit as exc:
@@ -68,9 +100,7 @@ def main() -> None:
             sys.exit(128 + _told[0])
         raise
     except SyncError as exc:
-        err.print(str(exc) if isinstance(exc, ConfigError) else f"error: {exc}", markup=False, soft_wrap=True)
-        if exc.hint:
-            err.print(f"  {exc.hint}", markup=False, soft_wrap=True)
+        say(told(exc))
         sys.exit(exit_code(exc))
 
 
@@ -103,6 +133,12 @@ def _heed_signals() -> None:
     threading.Thread(target=end_at_last, daemon=True).start()
 
 
+def told(exc: SyncError) -> str:
+    """What the operator is told of an error, with what to do about it."""
+    said = str(exc) if isinstance(exc, ConfigError) else f"error: {exc}"
+    return without_secrets(f"{said}\n  {exc.hint}" if exc.hint else said)
+
+
 def exit_code(exc: SyncError) -> int:
     """The contract's exit code for an error."""
     if isinstance(exc, SourceUnavailable | SinkUnavailable) or (isinstance(exc, StackError) and exc.unreachable):
@@ -127,7 +163,7 @@ def _root(
 
 def say(line: str) -> None:
     """Tell the operator what goes on, beside what a command prints."""
-    err.print(line, markup=False, soft_wrap=True)
+    err.print(line, soft_wrap=True)
 
 
 def load(file: Path) -> Config:

@@ -47,9 +47,9 @@ def init(
         pipeline = name or slug(source.server().database, fallback="pipeline")
         proposal = propose(source, pipeline, schema or ())
     for table, reasons in proposal.left_out.items():
-        err.print(f"left out: {shown(table)} {'; '.join(map(shown, reasons))}", markup=False, soft_wrap=True)
+        err.print(f"left out: {shown(table)} {'; '.join(map(shown, reasons))}", soft_wrap=True)
     if not proposal.tables:
-        err.print(f"{shown(proposal.database)}: no table that can be followed; nothing is written", markup=False)
+        err.print(f"{shown(proposal.database)}: no table that can be followed; nothing is written")
         raise typer.Exit(NO)
     try:
         file.write_text(write_sync(pipeline, proposal), encoding="utf-8")
@@ -60,7 +60,6 @@ def init(
         f"{file}: {len(proposal.tables)} tables, {len(proposal.left_out)} left out\n\nRead it, then:\n"
         f"  export {variable(pipeline)}='...'    # the DSN that you gave\n"
         + "".join(f"  driftless {step}{more}\n" for step in ("check", "apply", "run")),
-        markup=False,
         soft_wrap=True,
         end="",
     )

@@ -104,7 +104,7 @@ def show(
         return
     for fact in facts:
         for name, value in fact.items():
-            out.print(f"{name:<11} {value}", markup=False, soft_wrap=True)
+            out.print(f"{name:<11} {value}", soft_wrap=True)
 
 
 def _document(config: Config, kafka: Kafka, state: State, follower: str, generation: Generation, key: str) -> Any:

@@ -33,8 +33,8 @@ def up(
         print(json.dumps(vars(endpoints)))
         return
     for server, address in vars(endpoints).items():
-        out.print(f"{server:<11} {address}", markup=False, soft_wrap=True)
-    out.print(f"\nstop it with: driftless down{'' if name == 'default' else f' --name {name}'}", markup=False)
+        out.print(f"{server:<11} {address}", soft_wrap=True)
+    out.print(f"\nstop it with: driftless down{'' if name == 'default' else f' --name {name}'}")
 
 
 @app.command()

@@ -81,7 +81,7 @@ def check(file: File = SYNC, as_json: Json = False) -> None:
         print(json.dumps({"ok": not fatal, "findings": [{"fatal": f.fatal, "what": f.what} for f in findings]}))
     else:
         for finding in findings:
-            out.print(str(finding), markup=False, soft_wrap=True)
+            out.print(str(finding), soft_wrap=True)
         if not fatal:
             out.print("everything is ready")
     raise typer.Exit(NO if fatal else YES)
@@ -132,7 +132,7 @@ def plan(
         print(exact.write({**_changes(actions), "samples": documents, "sample_notes": notes}))
     else:
         for action in actions:
-            out.print(f"  {action}", markup=False, soft_wrap=True)
+            out.print(f"  {action}", soft_wrap=True)
         out.print("nothing to change" if not actions else f"{len(actions)} changes; `driftless apply` makes them")
         for name, sample in found.items():
             # As it is: `out` would make pictures of what is between two colons.
@@ -167,9 +167,8 @@ def apply(file: File = SYNC, as_json: Json = False, anew: Anew = False) -> None:
             places.control.write(heed(places.source, names.slot(config.name), state, watched=False))
         for action in actions:
             if not as_json:
-                out.print(f"  {action}", markup=False, soft_wrap=True)
-            with err.status("") as status:
-                places.report = status.update
+                out.print(f"  {action}", soft_wrap=True)
+            with err.doing() as places.report:
                 action.do()
         if actions:
             begun = settled(places.control.read(), places.control.now())

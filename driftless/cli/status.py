@@ -195,5 +195,5 @@ def wait(
     if as_json:
         print(json.dumps({"lsn": lsn, "late": late}))
     elif late:
-        err.print(f"not yet there after {timeout:g} s: {', '.join(late)}", markup=False)
+        err.print(f"not yet there after {timeout:g} s: {', '.join(late)}")
     raise typer.Exit(NO if late else YES)

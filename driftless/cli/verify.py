@@ -126,7 +126,7 @@ def _show(reports: list[Report], *, as_json: bool) -> None:
         return
     for report in reports:
         for line in report.lines():
-            out.print(line, markup=False, soft_wrap=True)
+            out.print(line, soft_wrap=True)
 
 
 @dataclass(frozen=True)

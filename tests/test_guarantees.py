@@ -12,6 +12,7 @@ TESTS = Path(__file__).parent
 PAGE = TESTS.parent / "docs" / "guarantees.md"
 NAMED = re.compile(r"`([\w/]+\.py)::(\w+)`")
 FAULTS = {*range(1, 52), 53, 54, 58}
+"""Of the catalogue. Those that were found since are numbered from 61 on."""
 
 
 def named_in(file: str) -> set[str]:
@@ -27,8 +28,9 @@ def test_every_test_that_the_page_names_exists(file: str, name: str) -> None:
 
 
 def test_the_table_has_every_fault_once() -> None:
-    rows = re.findall(r"^\| (\d+) ", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert [int(row) for row in rows] == sorted(FAULTS)
+    rows = [int(row) for row in re.findall(r"^\| (\d+) ", PAGE.read_text(encoding="utf-8"), re.MULTILINE)]
+    assert [row for row in rows if row < 61] == sorted(FAULTS)
+    assert len(rows) == len(set(rows)), "a number stands twice"
 
 
 def test_every_fault_has_a_test_or_says_that_it_has_none() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from connectors.catalogue import table_facts, why_anew
+from connectors.catalogue import Found, look_up, table_facts, why_anew
 from connectors.connector import is_date
 from connectors.objects import drop_trigger
 from connectors.places import Action, Places, bind
@@ -15,7 +15,9 @@ from driftless.config import Config
 from driftless.control import State
 from driftless.errors import ConfigError, SourceError
 from driftless.generation import generations
-from driftless.registry import TopicLog, another_topic, first_epoch, records_gone, registered_log
+from driftless.kafka import Kafka
+from driftless.manytopics import describe, describe_all
+from driftless.registry import TopicLog, differs, first_epoch, records_gone, registered_log
 from driftless.table import Table
 from driftless.views.build import newest_build
 
@@ -38,6 +40,10 @@ class Capture:
 def plan_capture(config: Config, places: Places, tables: dict[str, Table], state: State, *, renewed: bool) -> Capture:
     """Compare every table with what is registered of it. `renewed`: all are going to be read anew in any case."""
     capture = Capture()
+    found = look_up(places.source, config.name, tables.values())
+    topics = _Topics(places.kafka, [log for name in tables if (log := registered_log(state, name)) is not None])
+    register, begin = _registering(config, places), _beginning(config, places)
+    epochs = []
     captures = places.connect.config(names.connector(config.name)) is not None
     if state.get("pipeline/identity") is None:
         identity = {"pipeline/identity": places.source.identity()}
@@ -46,25 +52,25 @@ def plan_capture(config: Config, places: Places, tables: dict[str, Table], state
         log = registered_log(state, name)
         if renewed and log is not None:
             capture.epochs[name] = log.next_number
-            capture.facts.append(Action("register", f"columns of {name}", do=bind(_renew_facts, config, places, table)))
+            forget: dict[str, None] = {f"snapshot/{name}": None}  # gives up a snapshot of it alone
+            capture.facts.append(Action("register", f"columns of {name}", together=register, part=(table, forget)))
             continue
-        taking = _Taking(config, places, table, log, state, captures=captures)
+        taking = _Taking(config, places, table, log, state, found, topics, captures=captures)
         if taking.why:
             taking.check()
             capture.epochs[name] = taking.epoch
             capture.snapshots.append(Action("snapshot", f"table {name}", taking.why, do=taking.take))
             continue
         capture.epochs[name] = 1 if log is None else log.newest.number
-        facts = table_facts(places.source, config.name, table)
+        facts = found.facts(table)
         kept = _lasting(state.get(f"storage/{name}")) == _lasting(facts[f"storage/{name}"])
         if state.get(f"table/{name}") != facts[f"table/{name}"] or not kept:
             verb = "register" if state.get(f"table/{name}") is None else "change"
             listed = ", ".join(c.name for c in table.columns)
-            do = bind(_register_facts, config, places, table)
-            capture.facts.append(Action(verb, f"columns of {name}", listed, do=do))
+            capture.facts.append(Action(verb, f"columns of {name}", listed, together=register, part=(table, {})))
         if log is None:
-            do = bind(_register_epoch, places, name, names.table_topic(config.name, name))
-            capture.facts.append(Action("register", f"epoch 1 of {name}", do=do))
+            epochs.append(Action("register", f"epoch 1 of {name}", together=begin, part=name))
+    capture.facts += epochs
     return capture
 
 
@@ -73,28 +79,59 @@ def _lasting(storage: Mapping[str, object] | None) -> dict[str, object]:
     return {key: value for key, value in (storage or {}).items() if key not in ("node", "columns")}
 
 
-def _register_facts(config: Config, places: Places, table: Table) -> None:
-    """As they are by now: the publication may have been made just before."""
-    places.control.write(table_facts(places.source, config.name, table))
+def _registering(config: Config, places: Places) -> Callable[[Sequence[tuple[Table, Mapping[str, None]]]], None]:
+    """What registers tables as they are by then: the publication may have been made just before."""
+
+    def register(parts: Sequence[tuple[Table, Mapping[str, None]]]) -> None:
+        found = look_up(places.source, config.name, [table for table, _ in parts])
+        places.write([{**found.facts(table), **forget} for table, forget in parts])
+
+    return register
 
 
-def _renew_facts(config: Config, places: Places, table: Table) -> None:
-    """Also give up a snapshot of it alone."""
-    places.control.write({**table_facts(places.source, config.name, table), f"snapshot/{table.full_name}": None})
+def _beginning(config: Config, places: Places) -> Callable[[Sequence[str]], None]:
+    """What registers the first epochs of tables, in topics that have just been made."""
+
+    def begin(tables: Sequence[str]) -> None:
+        topics = {name: names.table_topic(config.name, name) for name in tables}
+        found = describe_all(places.kafka, topics.values())
+        if gone := [topic for topic in topics.values() if topic not in found]:
+            raise SourceError(f"the topic {gone[0]} is gone again right after it was made")
+        logs = ((name, found[topic]) for name, topic in topics.items())
+        places.write([first_epoch(topic.name, topic.id, topic.partitions).fact(name) for name, topic in logs])
+
+    return begin
 
 
-def _register_epoch(places: Places, name: str, topic: str) -> None:
-    found = places.kafka.topic(topic)
-    if found is None:
-        raise SourceError(f"the topic {topic} is gone again right after it was made")
-    places.control.write(first_epoch(topic, found.id, found.partitions).fact(name))
+class _Topics:
+    """The topics of tables that are registered, as they are now."""
+
+    def __init__(self, kafka: Kafka, logs: Sequence[TopicLog]) -> None:
+        self._found = describe(kafka, (log.topic for log in logs))
+        same = {log.topic: log.partitions for log in logs if not differs(log, self._found.get(log.topic))}
+        self._first = kafka.all_beginnings(same)
+
+    def trouble(self, log: TopicLog) -> str:
+        """Why a log cannot be read as it was registered; empty where it can."""
+        if another := differs(log, self._found.get(log.topic)):
+            return f"its topic {another}"
+        return records_gone(log, self._first[log.topic])
 
 
 class _Taking:
     """The snapshot of one table, which may have been begun before: the control topic keeps it until it is complete."""
 
     def __init__(
-        self, config: Config, places: Places, table: Table, log: TopicLog | None, state: State, *, captures: bool
+        self,
+        config: Config,
+        places: Places,
+        table: Table,
+        log: TopicLog | None,
+        state: State,
+        found: Found,
+        topics: _Topics,
+        *,
+        captures: bool,
     ) -> None:
         self._config = config
         self._places = places
@@ -104,20 +141,18 @@ class _Taking:
         begun = state.get(self._key)
         self._begun = None if begun is None else Wanted.from_json(begun)
         self.epoch = 1 if log is None else log.next_number
-        self.why = self._why(state, captures=captures)
+        self.why = self._why(state, found, topics, captures=captures)
         """Why one is to be taken; empty where none is."""
 
-    def _why(self, state: State, *, captures: bool) -> str:
+    def _why(self, state: State, found: Found, topics: _Topics, *, captures: bool) -> str:
         if self._begun is not None:
             return self._begun.why
         if self._log is None:
             return "it is new in a pipeline that captures already" if captures else ""
-        if another := another_topic(self._places.kafka, self._log):
-            return f"its topic {another}"
-        if lost := records_gone(self._places.kafka, self._log):
-            return lost
+        if said := topics.trouble(self._log):
+            return said
         keys = (f"{kind}/{self._table.full_name}" for kind in KINDS)
-        return why_anew(self._places.source, self._config.name, self._table, {key: state.get(key) for key in keys})
+        return why_anew(self._places.source, found, self._table, {key: state.get(key) for key in keys})
 
     def check(self) -> None:
         """Refuse what Debezium reads wrongly beside the stream: by way of the driver's own type a date loses its era,
@@ -139,7 +174,8 @@ class _Taking:
         snapshots = Snapshots(self._config.name, places.admin, places.kafka, places.connect, places.report)
         snapshot = self._begun
         if snapshot is not None and (
-            snapshot.epoch != self.epoch or why_anew(places.source, self._config.name, table, snapshot.facts)
+            snapshot.epoch != self.epoch
+            or why_anew(places.source, look_up(places.source, self._config.name, [table]), table, snapshot.facts)
         ):
             snapshot = None  # the rows that were read before would lack what changed since
         while True:

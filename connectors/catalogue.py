@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from connectors.postgres import Postgres, Storage, captured_tables
@@ -17,16 +17,33 @@ from driftless.types import refusal
 Facts = dict[str, dict[str, Any] | None]
 
 
+@dataclass(frozen=True)
+class Found:
+    """What the catalogue says beside the columns: where tables are kept, and how the publication carries them."""
+
+    storages: Mapping[str, Storage]
+    carried: Mapping[str, str]
+
+    def facts(self, table: Table) -> Facts:
+        """What is registered of a table, as it reads back from JSON, where tuples are lists."""
+        name = table.full_name
+        facts: Facts = {f"table/{name}": table.to_json(), f"storage/{name}": asdict(self.storages[name])}
+        facts[f"carried/{name}"] = {"by": self.carried.get(name)}
+        plain: Facts = json.loads(json.dumps(facts))
+        return plain
+
+
+def look_up(source: Postgres, pipeline: str, tables: Iterable[Table]) -> Found:
+    """As it is now, of tables that exist."""
+    return Found(source.storages(tables), source.carried(names.publication(pipeline)))
+
+
 def table_facts(source: Postgres, pipeline: str, table: Table) -> Facts:
-    """What is registered of a table, as it reads back from JSON, where tuples are lists."""
-    name = table.full_name
-    facts: Facts = {f"table/{name}": table.to_json(), f"storage/{name}": asdict(source.storage(table))}
-    facts[f"carried/{name}"] = {"by": source.carried(names.publication(pipeline)).get(name)}
-    plain: Facts = json.loads(json.dumps(facts))
-    return plain
+    """What is registered of a table, as it is now."""
+    return look_up(source, pipeline, [table]).facts(table)
 
 
-def why_anew(source: Postgres, pipeline: str, table: Table, facts: Facts) -> str:
+def why_anew(source: Postgres, found: Found, table: Table, facts: Facts) -> str:
     """Why the log no longer says what the table holds, which was registered as `facts`; empty where it does.
 
     Another key, another type, a rewrite, a column that comes with values or under another name, a publication that did
@@ -36,10 +53,10 @@ def why_anew(source: Postgres, pipeline: str, table: Table, facts: Facts) -> str
     if fact is None:
         return ""
     registered = Table.from_json(fact)
-    if reason := _rewritten(source, table, registered, facts.get(f"storage/{table.full_name}")):
+    name = table.full_name
+    if reason := _rewritten(found.storages.get(name), table, registered, facts.get(f"storage/{name}")):
         return reason
-    carried = source.carried(names.publication(pipeline)).get(table.full_name)
-    if reason := not_carried(facts.get(f"carried/{table.full_name}"), carried):
+    if reason := not_carried(facts.get(f"carried/{name}"), found.carried.get(name)):
         return reason
     added = [name for name in _added(registered, table) if source.any_value(table.full_name, name)]
     return f"{', '.join(added)} came with values that the log does not have" if added else ""
@@ -47,7 +64,9 @@ def why_anew(source: Postgres, pipeline: str, table: Table, facts: Facts) -> str
 
 def changes(config: Config, source: Postgres, state: State) -> Iterator[tuple[str, str]]:
     """Every registered table that is no longer as it was registered, and in what; reads no row."""
-    for name, table in captured_tables(source, config).items():
+    tables = captured_tables(source, config)
+    storages = source.storages(table for table in tables.values() if table is not None)
+    for name, table in tables.items():
         fact = state.get(f"table/{name}")
         if fact is None:
             continue
@@ -55,7 +74,7 @@ def changes(config: Config, source: Postgres, state: State) -> Iterator[tuple[st
             yield name, "it is gone"
             continue
         registered = Table.from_json(fact)
-        if reason := _rewritten(source, table, registered, state.get(f"storage/{name}")):
+        if reason := _rewritten(storages.get(name), table, registered, state.get(f"storage/{name}")):
             yield name, reason
         elif added := _added(registered, table):
             yield name, f"it has a new column: {', '.join(added)}"
@@ -63,7 +82,7 @@ def changes(config: Config, source: Postgres, state: State) -> Iterator[tuple[st
             yield name, f"it has no column {', '.join(dropped)} any more"
 
 
-def _rewritten(source: Postgres, table: Table, registered: Table, storage: dict[str, Any] | None) -> str:
+def _rewritten(now: Storage | None, table: Table, registered: Table, storage: dict[str, Any] | None) -> str:
     if table.needs_full_identity and table.replica_identity != "f":
         return "its replica identity is not full: large values that an UPDATE left alone are missing"
     if registered.key != table.key:
@@ -71,7 +90,7 @@ def _rewritten(source: Postgres, table: Table, registered: Table, storage: dict[
     old, new = _columns(registered), _columns(table)
     if changed := sorted(name for name in old.keys() & new.keys() if old[name] != new[name]):
         return f"the type of {', '.join(changed)} changed"
-    return "" if storage is None else source.storage(table).changed(Storage(**storage))
+    return "" if storage is None or now is None else now.changed(Storage(**storage))
 
 
 LEAVING = "leaving"

@@ -68,6 +68,7 @@ def _rights(config: Config, source: Postgres, tables: dict[str, Table | None]) -
 def _tables(config: Config, source: Postgres, tables: dict[str, Table | None]) -> Iterator[Finding]:
     relations = source.relations()
     whole: dict[str, Table] = {}
+    found_tables = source.tables(dict.fromkeys(tables, ()))
     for name, table in tables.items():
         relation = relations.get(name)
         if relation is None:
@@ -76,7 +77,7 @@ def _tables(config: Config, source: Postgres, tables: dict[str, Table | None]) -
             continue
         for obstacle in relation_obstacles(relation):
             yield Finding(f"{name} {obstacle}")
-        found = source.table(name)
+        found = found_tables.get(name)
         if table is not None and found is not None:
             whole[name] = found
             yield from _columns(config, name, table, found)

@@ -19,8 +19,9 @@ from driftless.control import RENEWAL, State
 from driftless.errors import SourceError, SourceUnavailable
 from driftless.kafka import Kafka
 from driftless.lsn import format_lsn, parse_lsn
+from driftless.manytopics import describe, settings_in_force
 from driftless.reading import newest_reading
-from driftless.registry import keeps_all, registered_log, same_topic
+from driftless.registry import differs, keeps_newest, not_the_same, registered_log
 from driftless.views.build import newest_build
 
 APPLY = "run `driftless apply`: it has the tables read anew, then start the run again"
@@ -182,12 +183,14 @@ def topic_troubles(config: Config, kafka: Kafka, state: State) -> Iterator[Troub
             yield Trouble(f"the topic {name} is gone: no position can be told", REMADE, renewal=False)
     logs = [registered_log(state, name) for name in config.source.tables]
     logs += [build.log for name in config.views if (build := newest_build(state, name)) is not None]
-    for log in logs:
-        if log is None:
-            continue
+    known = [log for log in logs if log is not None]
+    topics = describe(kafka, (log.topic for log in known))
+    settings = settings_in_force(kafka, topics)
+    for log in known:
         try:
-            same_topic(kafka, log)
-            keeps_all(kafka, log)
+            if reason := differs(log, topics.get(log.topic)):
+                raise not_the_same(log, reason)
+            keeps_newest(log, settings[log.topic])
         except SourceUnavailable:
             raise
         except SourceError as exc:

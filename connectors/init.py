@@ -74,10 +74,14 @@ def propose(source: Postgres, pipeline: str, schemas: Sequence[str] = ()) -> Pro
         raise ConfigError(*(f"--schema: there is no table in a schema {s}{did_you_mean(s, known)}" for s in unknown))
     left_out: dict[str, list[str]] = {}
     tables: dict[str, Proposed] = {}
-    for name, relation in relations.items():
-        if relation.is_partition or (schemas and relation.schema not in schemas):
-            continue
-        table = source.table(name)
+    looked_at = {
+        name: relation
+        for name, relation in relations.items()
+        if not relation.is_partition and (not schemas or relation.schema in schemas)
+    }
+    found = source.tables(dict.fromkeys(looked_at, ()))
+    for name, relation in looked_at.items():
+        table = found.get(name)
         proposed = None if table is None else _proposed(table)
         reasons = list(_reasons(relation, proposed))
         if reasons:
@@ -88,16 +92,14 @@ def propose(source: Postgres, pipeline: str, schemas: Sequence[str] = ()) -> Pro
         for name, reason in list(find(pipeline, tables, relations)):
             left_out.setdefault(name, []).append(reason)
             tables.pop(name, None)
+    unique = source.all_unique_keys()
     foreign_keys = tuple(key for key in source.foreign_keys() if key.table in tables and key.to in tables)
     return Proposal(
         source.server().database,
         tuple(tables.values()),
         dict(sorted(left_out.items())),
         foreign_keys,
-        {
-            name: source.unique_keys(name)
-            for name in dict.fromkeys(n for key in foreign_keys for n in (key.table, key.to))
-        },
+        {name: unique.get(name, []) for name in dict.fromkeys(n for key in foreign_keys for n in (key.table, key.to))},
         source.encoding(),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from connectors.capture import plan_capture, plan_removal
 from connectors.catalogue import LEAVING
@@ -18,6 +18,7 @@ from driftless.config import Config
 from driftless.control import SETTINGS, State
 from driftless.errors import SourceError
 from driftless.generation import Generation, begin_facts, define, newest, next_number
+from driftless.manytopics import create_topics, describe, settings_in_force
 from driftless.registry import registered_log
 from driftless.table import Table, quoted
 from driftless.views.build import Build
@@ -57,17 +58,22 @@ def _rights(config: Config, places: Places, tables: dict[str, Table]) -> list[Ac
     rights = missing_rights(config, places.source, tables)
     return [
         Action(
-            "grant", right.subject, f"it {right.lacks}", right.statement, bind(places.admin.execute, right.statement)
+            "grant",
+            right.subject,
+            f"it {right.lacks}",
+            right.statement,
+            together=places.execute,
+            part=right.statement,
         )
         for right in rights
     ]
 
 
 def _database(config: Config, places: Places, tables: dict[str, Table], state: State) -> list[Action]:
-    actions = []
+    actions, execute = [], places.execute
 
     def add(verb: str, what: str, detail: str, statement: str) -> None:
-        actions.append(Action(verb, what, detail, statement, lambda: places.admin.execute(statement)))
+        actions.append(Action(verb, what, detail, statement, together=execute, part=statement))
 
     for name, table in tables.items():
         if table.needs_full_identity and table.replica_identity != "f":
@@ -115,27 +121,32 @@ def _take_out(places: Places, state: State, table: str, statement: str) -> None:
 
 def _topics(config: Config, places: Places, state: State, existing: set[str]) -> list[Action]:
     actions = []
+
+    def create(parts: Sequence[tuple[str, tuple[int, dict[str, str]]]]) -> None:
+        create_topics(places.kafka, config.kafka.replication, dict(parts))
+
+    wanted = {places.control.topic: (1, SETTINGS), **topic_plan(config)}
+    there = describe(places.kafka, wanted.keys() & existing)
+    in_force = settings_in_force(places.kafka, there)
     registered = {log.topic: log.partitions for table in config.source.tables if (log := registered_log(state, table))}
-    control = {places.control.topic: (1, SETTINGS)}
-    for name, (partitions, settings) in {**control, **topic_plan(config)}.items():
-        if name not in existing:
+    for name, (partitions, settings) in wanted.items():
+        found = there.get(name)
+        if found is None:
             detail = f"{partitions} partitions, {settings['cleanup.policy']}"
-            actions.append(
-                Action("create", f"topic {name}", detail, do=bind(places.kafka.create, name, partitions, settings))
-            )
+            part = (name, (partitions, settings))
+            actions.append(Action("create", f"topic {name}", detail, together=create, part=part))
             continue
-        found = places.kafka.topic(name)
-        if found is not None and found.partitions != partitions == registered.get(name):
+        if found.partitions != partitions == registered.get(name):
             detail = f"it has {found.partitions} partitions, and {partitions} are registered"
             do = bind(_make_anew, config, places, name, partitions, settings)
             actions.append(Action("make anew", f"topic {name}", detail, do=do))
             continue
-        if found is not None and found.partitions != partitions:
+        if found.partitions != partitions:
             raise SourceError(
                 f"the topic {name} has {found.partitions} partitions, sync.yaml says {partitions}",
                 hint="the count is frozen once the topic is made: versions rest on it. Put the old number back",
             )
-        actual = places.kafka.topic_settings(name)
+        actual = in_force[name]
         wrong = {key: value for key, value in settings.items() if actual.get(key) != value}
         if wrong:
             detail = ", ".join(f"{key}={value} (is {actual.get(key)})" for key, value in wrong.items())
@@ -194,7 +205,7 @@ def _followers(
     epochs: dict[str, int],
     builds: dict[str, Build],
 ) -> list[Action]:
-    actions = []
+    actions, write = [], places.write
     for name in config.followers:
         table, view = tables.get(config.table_of(name)), config.followers[name].view
         build = builds.get(view)
@@ -208,8 +219,8 @@ def _followers(
         what = f"generation {wanted.number} of the view {wanted.view} in {wanted.kind}"
         if before is not None:
             what += f", beside the live one, which it replaces when it is built: {', '.join(_changed(before, wanted))}"
-        do = bind(places.control.write, begin_facts(name, wanted))
-        actions.append(Action("create" if before is None else "rebuild", f"follower {name}", what, do=do))
+        verb, facts = "create" if before is None else "rebuild", begin_facts(name, wanted)
+        actions.append(Action(verb, f"follower {name}", what, together=write, part=facts))
     return actions
 
 

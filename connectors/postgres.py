@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from connectors import patient, queries
+from connectors import columns, patient, queries
 from connectors.relations import ForeignKey, Relation
 from driftless import names
 from driftless.address import dsn_problem, misread
@@ -17,7 +17,7 @@ from driftless.config import Config
 from driftless.errors import ConfigError, SourceError, SourceUnavailable
 from driftless.lsn import parse_lsn
 from driftless.marker import marker_sql
-from driftless.table import Column, Table, join_name, quoted, quoted_column, split_name
+from driftless.table import Table, join_name, quoted, quoted_column, split_name
 from driftless.views.sql import SETTINGS
 
 FILTERS_SINCE = 150000
@@ -141,22 +141,24 @@ class Postgres:
 
     def table(self, full_name: str, exclude: Iterable[str] = ()) -> Table | None:
         """The table as the catalogue has it, less the excluded columns; None where there is none of that name."""
-        schema, name = split_name(full_name)
-        found = self._row(queries.TABLE, schema, name)
-        if found is None:
-            return None
-        oid, identity = found
-        excluded = set(exclude)
+        return self.tables({full_name: exclude}).get(full_name)
+
+    def tables(self, wanted: Mapping[str, Iterable[str]]) -> dict[str, Table]:
+        """Those tables that exist, in a few statements for all: full name -> excluded columns."""
         with _answers(self.address):
-            key = tuple(row[0] for row in self._connection.execute(queries.KEY.encode(), (oid,)).fetchall())
-            columns = tuple(column for column in self._columns(oid) if column.name not in excluded)
-        return Table(schema, name, columns, key, str(identity))
+            return columns.tables(self._connection, wanted)
 
     def unique_keys(self, full_name: str) -> list[tuple[str, ...]]:
         """The columns of each unique key of a table, the primary one first."""
+        return self.all_unique_keys().get(join_name(*split_name(full_name)), [])
+
+    def all_unique_keys(self) -> dict[str, list[tuple[str, ...]]]:
+        """The same of every table of the database that has any."""
+        found: dict[str, list[tuple[str, ...]]] = {}
         with _answers(self.address):
-            found = self._connection.execute(queries.UNIQUE.encode(), split_name(full_name)).fetchall()
-        return [tuple(columns) for (columns,) in found]
+            for schema, name, columns_ in self._connection.execute(queries.UNIQUE.encode()).fetchall():
+                found.setdefault(join_name(schema, name), []).append(tuple(columns_))
+        return found
 
     def foreign_keys(self) -> list[ForeignKey]:
         """All of the database, those of one table in the order of its columns."""
@@ -165,33 +167,29 @@ class Postgres:
         keys = (ForeignKey(join_name(*r[:2]), tuple(r[2]), join_name(*r[3:5]), tuple(r[5])) for r in rows)
         return list(dict.fromkeys(keys))
 
-    def _columns(self, oid: object) -> Iterator[Column]:
-        """The columns of a table, or of a composite type; domains are taken for what they are made of."""
-        for *facts, row_type in self._connection.execute(queries.COLUMNS.encode(), {"oid": oid}).fetchall():
-            yield replace(Column(*facts), fields=tuple(self._columns(row_type)) if row_type else ())
-
     def storage(self, table: Table) -> Storage:
         """Where a table that exists is kept now."""
-        query = (
-            "select pg_relation_filenode(c.oid), "
-            "(select json_object_agg(a.attname, json_build_array(a.xmin::text, a.attnum)) from pg_attribute a "
-            "where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped), "
-            "(select t.oid || ' ' || t.xmin from pg_trigger t where t.tgrelid = c.oid and t.tgname = %s "
-            "and t.tgenabled = 'A') "
-            "from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s"
-        )
-        row = self._row(query, names.TRUNCATE_TRIGGER, table.schema, table.name)
-        assert row is not None
-        found: dict[str, tuple[str, int]] = row[1]  # type: ignore[assignment]
-        columns = {column.name: found[column.name] for column in table.columns}
-        enums = [column.name for column in table.columns if column.kind == "e" and not column.array]
-        return Storage(
-            int(str(row[0])),
-            {name: changed for name, (changed, _) in columns.items()},
-            {name: number for name, (_, number) in columns.items()},
-            {name: self.labels(table.full_name, name) for name in enums},
-            str(row[2] or ""),
-        )
+        return self.storages([table])[table.full_name]
+
+    def storages(self, tables: Iterable[Table]) -> dict[str, Storage]:
+        """The same of several, in one statement. A table that is gone is left out."""
+        by_name = {table.full_name: table for table in tables}
+        with _answers(self.address):
+            wanted = columns.as_arrays(by_name)
+            rows = self._connection.execute(queries.STORAGE.encode(), wanted).fetchall()
+        found = {}
+        for schema, name, node, numbered, trigger, labels in rows:
+            table = by_name[join_name(schema, name)]
+            shown = {column.name: numbered[column.name] for column in table.columns}
+            enums = [column.name for column in table.columns if column.kind == "e" and not column.array]
+            found[table.full_name] = Storage(
+                int(node),
+                {name: changed for name, (changed, _) in shown.items()},
+                {name: number for name, (_, number) in shown.items()},
+                {name: (labels or {}).get(name, []) for name in enums},
+                str(trigger or ""),
+            )
+        return found
 
     def any_value(self, full_name: str, column: str) -> bool:
         """Whether any row has a value in a column."""
@@ -375,7 +373,8 @@ class Postgres:
 
 def captured_tables(source: Postgres, config: Config) -> dict[str, Table | None]:
     """Every table of the configuration as the catalogue has it."""
-    return {name: source.table(name, table.exclude) for name, table in config.source.tables.items()}
+    found = source.tables({name: table.exclude for name, table in config.source.tables.items()})
+    return {name: found.get(name) for name in config.source.tables}
 
 
 @contextmanager

@@ -6,39 +6,58 @@ from driftless import names
 
 COLUMNS = """
 with recursive step as (
-    select a.attnum, t.oid, t.typtype, t.typbasetype, a.atttypmod as modifier, t.typtypmod,
+    select a.attrelid, a.attnum, t.oid, t.typtype, t.typbasetype, a.atttypmod as modifier, t.typtypmod,
            a.attndims::int as dimensions, t.typndims, t.typelem, t.typinput = 'array_in'::regproc as is_array,
            false as is_element, false as domains
     from pg_attribute a join pg_type t on t.oid = a.atttypid
-    where a.attrelid = %(oid)s and a.attnum > 0 and not a.attisdropped
+    where a.attrelid = any(%(oids)s) and a.attnum > 0 and not a.attisdropped
     union all
     -- From a domain to what it is made of, from an array to its elements.
-    select s.attnum, t.oid, t.typtype, t.typbasetype, greatest(s.modifier, s.typtypmod), t.typtypmod,
+    select s.attrelid, s.attnum, t.oid, t.typtype, t.typbasetype, greatest(s.modifier, s.typtypmod), t.typtypmod,
            greatest(s.dimensions, s.typndims), t.typndims, t.typelem, t.typinput = 'array_in'::regproc,
            s.is_array or s.is_element, s.domains or (s.is_element and s.typtype = 'd')
     from step s join pg_type t on t.oid = case when s.typtype = 'd' then s.typbasetype else s.typelem end
     where s.typtype = 'd' or s.is_array
 )
-select a.attname, t.typname, t.typtype::text, s.is_element, s.dimensions, a.attstorage <> 'p', a.attgenerated <> '',
+select a.attrelid, a.attname, t.typname, t.typtype::text, s.is_element, s.dimensions, a.attstorage <> 'p',
+       a.attgenerated <> '',
        case when t.typname = 'bit' then s.modifier when t.typname = 'numeric' and (s.modifier - 4) & 1024 <> 0
             and s.modifier >= 4 then -1 else 0 end, t.typnamespace <> 'pg_catalog'::regnamespace,
        t.oid >= 16384 and exists (select from pg_cast c where c.castsource = t.oid and c.casttarget = 'json'::regtype),
        s.domains, t.typrelid
 from step s
 join pg_type t on t.oid = s.oid
-join pg_attribute a on a.attrelid = %(oid)s and a.attnum = s.attnum
+join pg_attribute a on a.attrelid = s.attrelid and a.attnum = s.attnum
 where s.typtype <> 'd' and not s.is_array
-order by a.attnum
+order by a.attrelid, a.attnum
 """
 # Under a deferrable key alone, as under none, Postgres would refuse updates once the table is in a publication.
-TABLE = """
-select c.oid,
+TABLES = """
+select n.nspname::text, c.relname::text, c.oid,
        case when c.relreplident = 'd'
                  and not exists (select from pg_index where indrelid = c.oid and indisprimary and indimmediate) then 'n'
-            else c.relreplident::text end
-from pg_class c
-join pg_namespace n on n.oid = c.relnamespace
-where n.nspname = %s and c.relname = %s and c.relkind = 'r'
+            else c.relreplident::text end,
+       array(select a.attname::text from pg_index i
+             cross join lateral unnest(i.indkey) with ordinality as k(attnum, position)
+             join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+             where i.indrelid = c.oid and i.indisprimary order by k.position)
+from unnest(%s::text[], %s::text[]) as wanted(schema, name)
+join pg_namespace n on n.nspname = wanted.schema
+join pg_class c on c.relnamespace = n.oid and c.relname = wanted.name and c.relkind = 'r'
+"""
+STORAGE = f"""
+select n.nspname::text, c.relname::text, pg_relation_filenode(c.oid),
+       (select json_object_agg(a.attname, json_build_array(a.xmin::text, a.attnum)) from pg_attribute a
+        where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped),
+       (select t.oid || ' ' || t.xmin from pg_trigger t
+        where t.tgrelid = c.oid and t.tgname = '{names.TRUNCATE_TRIGGER}' and t.tgenabled = 'A'),
+       (select json_object_agg(a.attname, (select json_agg(e.enumlabel order by e.enumsortorder) from pg_enum e
+                                           where e.enumtypid = a.atttypid))
+        from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+             and exists (select from pg_enum e where e.enumtypid = a.atttypid))
+from unnest(%s::text[], %s::text[]) as wanted(schema, name)
+join pg_namespace n on n.nspname = wanted.schema
+join pg_class c on c.relnamespace = n.oid and c.relname = wanted.name
 """
 RELATIONS = f"""
 select n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text,
@@ -54,23 +73,16 @@ join pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema', '{names.SCHEMA}')
 order by 1, 2
 """
-KEY = """
-select a.attname
-from pg_index i
-cross join lateral unnest(i.indkey) with ordinality as k(attnum, position)
-join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
-where i.indrelid = %s and i.indisprimary
-order by k.position
-"""
 # Keys of columns alone, that hold for every row.
 UNIQUE = """
-select array(select a.attname::text from unnest(i.indkey) with ordinality as k(attnum, position)
+select n.nspname::text, c.relname::text,
+       array(select a.attname::text from unnest(i.indkey) with ordinality as k(attnum, position)
              join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
              where k.position <= i.indnkeyatts order by k.position)
 from pg_index i
 join pg_class c on c.oid = i.indrelid
 join pg_namespace n on n.oid = c.relnamespace
-where n.nspname = %s and c.relname = %s and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
+where i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null and n.nspname <> 'pg_catalog'
 order by not i.indisprimary, i.indexrelid
 """
 _NAMED = """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,14 +34,17 @@ class Sample:
         return exact.write(self.document, indent=2) + (f"\n  {self.note}" if self.note else "")
 
 
-def samples(config: Config, source: Postgres, *, values: bool, seconds: float = SECONDS) -> dict[str, Sample]:
-    """View -> a sample. Without `values` none leaves the database: only whether there are rows is asked.
+def samples(
+    config: Config, source: Postgres, views: Collection[str], *, values: bool, seconds: float = SECONDS
+) -> dict[str, Sample]:
+    """View -> a sample, of those that are named.
 
-    A view that cannot be read, or not in that time, is no error.
+    Without `values` none leaves the database: only whether there are rows is asked. A view that cannot be read, or not
+    in that time, is no error.
     """
     tables = {name: table for name, table in captured_tables(source, config).items() if table is not None}
     facts, relations = view_source(config, source, tables), source.relations()
-    trees = {name: resolve(name, view, facts)[0] for name, view in config.views.items()}
+    trees = {name: resolve(name, view, facts)[0] for name, view in config.views.items() if name in views}
     return {
         name: _sample(view, source, relations, values=values, seconds=seconds)
         for name, view in trees.items()

@@ -19,7 +19,14 @@ from driftless.views.resolve import Source, resolve
 def view_source(config: Config, source: Postgres, tables: Mapping[str, Table]) -> Source:
     """What a declaration of a view is resolved against."""
     excluded = {name: table.exclude for name, table in config.source.tables.items()}
-    return Source(dict(tables), source.unique_keys, excluded)
+    known: dict[str, list[tuple[str, ...]]] = {}
+
+    def unique_keys(table: str) -> list[tuple[str, ...]]:
+        if not known:
+            known.update(source.all_unique_keys())
+        return known.get(table, [])
+
+    return Source(dict(tables), unique_keys, excluded)
 
 
 def plan_builds(

@@ -7,14 +7,15 @@ Facts are only ever written when they hold, so a reader need not wait for a tran
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from driftless import names
 from driftless.errors import SourceError
-from driftless.kafka import TIMEOUT, Kafka, kafka_error
+from driftless.kafka import TIMEOUT, Kafka, Setting, kafka_error, produce
 
 SETTINGS = {
     "cleanup.policy": "compact",
@@ -50,6 +51,7 @@ class Control:
         self.topic = names.control_topic(pipeline)
         self.pipeline = pipeline
         self.kafka = kafka
+        self._producer: Producer | None = None
 
     def exists(self) -> bool:
         return self.kafka.topic(self.topic) is not None
@@ -67,26 +69,43 @@ class Control:
         return State(facts)
 
     def write(self, facts: Mapping[str, dict[str, object] | None]) -> float:
-        """Write facts (None forgets one); returns the broker's time. Durable when it returns."""
-        producer = self.kafka.producer(**{"enable.idempotence": True, "message.timeout.ms": int(TIMEOUT * 1000)})
+        """Write facts (None forgets one); returns the broker's time. Durable when it returns. Any thread may call it.
+
+        All in one go: a producer of its own for each call took half a second, until it had met the broker.
+        """
+        if not facts:
+            return 0.0
         times: list[float] = []
+        errors: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
-                raise KafkaException(error)
-            times.append(message.timestamp()[1] / 1000)
+                errors.append(error)
+            else:
+                times.append(message.timestamp()[1] / 1000)
 
+        producer = self._producer = self._producer or self._open()
         for key, value in facts.items():
-            producer.produce(self.topic, key=key.encode(), value=encode(value), on_delivery=delivered)
+            produce(producer, self.topic, key.encode(), encode(value), on_delivery=delivered)
+        deadline = time.monotonic() + TIMEOUT
+        while len(times) + len(errors) < len(facts) and time.monotonic() < deadline:
+            producer.poll(0.05)  # another thread's poll may be what tells of ours
+        if len(times) == len(facts):
+            return max(times, default=0.0)
+        self._producer = None  # the next one owes nothing to what this one could not send
+        if errors:
+            raise kafka_error(errors[0], self.topic)
+        left = len(facts) - len(times)
+        raise SourceError(f"{self.topic}: {left} records could not be written in {TIMEOUT:.0f} s")
+
+    def _open(self) -> Producer:
+        settings: dict[str, Setting] = {"enable.idempotence": True, "message.timeout.ms": int(TIMEOUT * 1000)}
+        producer = self.kafka.producer(**settings)
         try:
-            producer.flush(TIMEOUT)
+            producer.list_topics(self.topic, timeout=TIMEOUT)  # connects: else it looks for a broker after 500 ms
         except KafkaException as exc:
             raise kafka_error(exc.args[0], self.topic) from exc
-        if len(times) != len(facts):
-            raise SourceError(
-                f"{self.topic}: {len(facts) - len(times)} records could not be written in {TIMEOUT:.0f} s"
-            )
-        return max(times, default=0.0)
+        return producer
 
     def now(self) -> float:
         """The broker's clock, which every record of this topic is stamped with."""

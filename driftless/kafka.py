@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from confluent_kafka import (
@@ -130,17 +129,11 @@ class Kafka:
         base: dict[str, Setting] = {"bootstrap.servers": self._config.bootstrap, "socket.timeout.ms": 10_000}
         return {**base, **more, **self._config.options}
 
-    def __enter__(self) -> Kafka:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
-        pass
-
     def _client(self) -> AdminClient:
         return AdminClient(self.settings(), logger=_log)
 
     @contextmanager
-    def _asking(self) -> Iterator[AdminClient]:
+    def asking(self) -> Iterator[AdminClient]:
         """The client, with its exceptions as ours. One that got no answer is not asked again: it keeps the leaders that
         it knows for minutes, and librdkafka 2.16, beside a broker that slept for a while, may never find it again.
         """
@@ -156,12 +149,12 @@ class Kafka:
 
     def topics(self) -> set[str]:
         """Names of all topics."""
-        with self._asking() as admin:
+        with self.asking() as admin:
             return set(admin.list_topics(timeout=TIMEOUT).topics)
 
     def topic(self, name: str) -> Topic | None:
         """The topic as it is now, or None."""
-        with self._asking() as admin:
+        with self.asking() as admin:
             future = admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT)[name]
             try:
                 found = future.result()
@@ -173,7 +166,7 @@ class Kafka:
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
         """Create a topic; one that exists already is left as it is."""
-        with self._asking() as admin:
+        with self.asking() as admin:
             topic = NewTopic(name, partitions, self._config.replication, config=dict(settings))
             try:
                 admin.create_topics([topic], operation_timeout=TIMEOUT)[name].result()
@@ -183,7 +176,7 @@ class Kafka:
 
     def delete(self, *names: str) -> None:
         """Delete topics; one that does not exist is no error."""
-        with self._asking() as admin:
+        with self.asking() as admin:
             for future in admin.delete_topics(list(names), operation_timeout=TIMEOUT).values():
                 try:
                     future.result()
@@ -193,14 +186,14 @@ class Kafka:
 
     def topic_settings(self, name: str) -> dict[str, str]:
         """Every setting in force for a topic."""
-        with self._asking() as admin:
+        with self.asking() as admin:
             resource = ConfigResource(ResourceType.TOPIC, name)
             entries = admin.describe_configs([resource], request_timeout=TIMEOUT)[resource].result()
             return {key: str(entry.value) for key, entry in entries.items()}
 
     def alter_topic(self, name: str, settings: Mapping[str, str]) -> None:
         """Set some of a topic's settings; the others stay."""
-        with self._asking() as admin:
+        with self.asking() as admin:
             entries = [
                 ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in settings.items()
             ]
@@ -209,7 +202,11 @@ class Kafka:
 
     def beginnings(self, topic: str, partitions: int) -> Offsets:
         """The first offset that each partition still has."""
-        return self._offsets({topic: partitions}, _EARLIEST, IsolationLevel.READ_COMMITTED)[topic]
+        return self.all_beginnings({topic: partitions})[topic]
+
+    def all_beginnings(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
+        """The same of several topics, all in one request."""
+        return self._offsets(topics, _EARLIEST, IsolationLevel.READ_COMMITTED)
 
     def committed_ends(self, topic: str, partitions: int) -> Offsets:
         """Where a read_committed reader must stop: nothing before it is still undecided."""
@@ -289,7 +286,7 @@ class Kafka:
     ) -> Iterator[tuple[TopicPartition, ListOffsetsResultInfo]]:
         """The brokers' answer on each partition, all in one request."""
         wanted = {TopicPartition(topic, p): spec for topic, count in topics.items() for p in range(count)}
-        with self._asking() as admin:
+        with self.asking() as admin:
             futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=TIMEOUT)
             for place, future in futures.items():
                 yield place, future.result()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -150,12 +151,13 @@ def not_the_same(log: TopicLog, reason: str) -> LogReplaced:
 
 def another_topic(kafka: Kafka, log: TopicLog) -> str:
     """Why a topic is not the one that was registered; empty where it is."""
-    found = kafka.topic(log.topic)
-    return "is gone since it was registered" if found is None else differs(log, found)
+    return differs(log, kafka.topic(log.topic))
 
 
-def differs(log: TopicLog, found: Topic) -> str:
-    """Why the topic that is there is not the one that was registered; empty where it is."""
+def differs(log: TopicLog, found: Topic | None) -> str:
+    """Why the topic that is there, if any, is not the one that was registered; empty where it is."""
+    if found is None:
+        return "is gone since it was registered"
     if found.id != log.topic_id:
         return "was deleted and made again since it was registered"
     if found.partitions != log.partitions:
@@ -163,16 +165,20 @@ def differs(log: TopicLog, found: Topic) -> str:
     return ""
 
 
-def records_gone(kafka: Kafka, log: TopicLog) -> str:
-    """Why a log cannot be read from its floor any more; empty where it can."""
-    first = kafka.beginnings(log.topic, log.partitions)
+def records_gone(log: TopicLog, first: Offsets) -> str:
+    """Why a log cannot be read from its floor any more; empty where it can. `first`: the offsets that it begins at."""
     lost = [p for p, offset in first.items() if offset > log.floor[p]]
     return f"records are gone from partition {lost[0]} of its topic" if lost else ""
 
 
 def keeps_all(kafka: Kafka, log: TopicLog) -> None:
     """Raise SourceError unless the topic keeps the newest record of every key for ever."""
-    policy = kafka.topic_settings(log.topic).get("cleanup.policy")
+    keeps_newest(log, kafka.topic_settings(log.topic))
+
+
+def keeps_newest(log: TopicLog, settings: Mapping[str, str]) -> None:
+    """The same by the settings of its topic."""
+    policy = settings.get("cleanup.policy")
     if policy != "compact":
         raise SourceError(
             f"the topic {log.topic} has cleanup.policy={policy}: it forgets rows", hint="`driftless apply` mends it"

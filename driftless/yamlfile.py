@@ -64,6 +64,8 @@ class YamlFile:
 
     def stands_for(self, written: Location, meant: Location) -> None:
         """Find what is below `written` also under another name."""
+        if written == meant:
+            return
         for location, line in list(self._lines.items()):
             if location[: len(written)] == written:
                 self._lines[*meant, *location[len(written) :]] = line

@@ -80,7 +80,7 @@ def test_what_plan_shows_of_a_view_is_what_it_says(
     changed["source"] = {"dsn": "postgresql://localhost/shop", "tables": {table: {} for table in TABLES}}
     config = load_text(tmp_path, json.dumps({**YAML(typ="safe").load(GOOD), **changed}))
     said = [block.text for block in blocks(PAGE) if block.kind == "text"][values]
-    assert f"view {name}, a document:\n{samples(config, shop[1], values=values)[name]}\n" == said
+    assert f"view {name}, a document:\n{samples(config, shop[1], config.views, values=values)[name]}\n" == said
 
 
 def test_unique_keys_are_those_that_hold_for_every_row(shop: tuple[psycopg.Connection, Postgres]) -> None:

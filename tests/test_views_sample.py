@@ -111,7 +111,7 @@ class Shop:
         self.owner, self.source, self.config = owner, source, config
 
     def samples(self, *, values: bool = False) -> dict[str, Sample]:
-        return samples(self.config, self.source, values=values)
+        return samples(self.config, self.source, self.config.views, values=values)
 
     def plan(self, *options: str, monkeypatch: pytest.MonkeyPatch, actions: int = 0) -> tuple[int, str]:
         """The command, on the source alone: what is to change is given."""
@@ -145,7 +145,7 @@ def test_without_values_none_leaves_the_database(shop: Shop) -> None:
 def test_with_values_it_is_one_row_with_lists_cut(shop: Shop) -> None:
     shop.owner.execute(f"alter database {shop.owner.info.dbname} set intervalstyle = 'sql_standard'".encode())
     with Postgres(shop.config.source.dsn) as source:
-        found = samples(shop.config, source, values=True)
+        found = samples(shop.config, source, shop.config.views, values=True)
     assert found["order"].document == {
         "total": "12345678901234567890.500000000000000000000000000000",
         "id": "1",
@@ -183,7 +183,7 @@ def test_what_the_role_may_not_read_is_said(values: bool, shop: Shop) -> None:
         shop.owner.execute(f"grant select (id, name, home, extra, tags) on customers to {role}".encode())
         shop.owner.execute(f"grant select on orders, products, closed.things to {role}".encode())
         with Postgres(make_conninfo(shop.config.source.dsn, user=role, password="feeble")) as source:  # noqa: S106
-            found = samples(shop.config, source, values=values)
+            found = samples(shop.config, source, shop.config.views, values=values)
         notes = {name: sample.note for name, sample in found.items()}
         assert notes == {
             "customer": "",
@@ -202,7 +202,7 @@ def test_a_view_that_takes_too_long_has_no_sample(shop: Shop) -> None:
     """Here for a table that somebody holds; the connection goes on as it was."""
     with psycopg.connect(shop.config.source.dsn) as other:
         other.execute("lock table order_lines in access exclusive mode")
-        found = samples(shop.config, shop.source, values=False, seconds=0.2)
+        found = samples(shop.config, shop.source, shop.config.views, values=False, seconds=0.2)
     assert found["order"] == Sample(ORDER, "no sample: reading one took longer than 0.2 s")
     assert found["customer"] == Sample(CUSTOMER)
     settings = [shop.source._row(f"show {name}") for name in ("statement_timeout", "transaction_read_only")]
@@ -249,7 +249,7 @@ def tables(shop: Shop) -> dict[str, Any]:
 
 
 def test_plan_shows_it_after_the_changes(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, said = shop.plan(actions=2, monkeypatch=monkeypatch)
+    code, said = shop.plan("--all", actions=2, monkeypatch=monkeypatch)
     changes, *blocks = said.split("\n\n")
     assert code == 1
     assert changes == "  create topic 0\n  create topic 1\n2 changes; `driftless apply` makes them"
@@ -263,7 +263,7 @@ def test_plan_shows_it_after_the_changes(shop: Shop, monkeypatch: pytest.MonkeyP
 def test_plan_without_changes_says_so_first_and_ends_with_0(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     code, said = shop.plan(monkeypatch=monkeypatch)
     assert (code, said.splitlines()[0]) == (0, "nothing to change")
-    code, again = shop.plan("--values", monkeypatch=monkeypatch)
+    code, again = shop.plan("--values", "--all", monkeypatch=monkeypatch)
     assert code == 0
     assert '  "total": 12345678901234567890.500000000000000000000000000000,\n  "id": 1,\n' in again
     assert '  "said": "\\u009b31m:smile:",\n' in again

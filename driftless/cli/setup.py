@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from driftless.cli.base import NO, SYNC, YES, File, Json, app, err, load, out, reach
+from driftless.cli.planned import numbered, samples_told, steps_told
 from driftless.config import Config
 from driftless.errors import ConfigError, SinkUnavailable, SyncError
 from driftless.status import settled
@@ -42,8 +43,9 @@ def _findings(config: Config, places: Any, *, anew: bool = False) -> tuple[list[
     from connectors.check import Finding, check
 
     findings = check(config, places, anew=anew)
+    tables = places.source.tables({config.table_of(name): () for name in config.followers})
     for name, follower in config.followers.items():
-        table = places.source.table(config.table_of(name))
+        table = tables.get(config.table_of(name))
         if table is None:
             continue
         import sinks
@@ -104,10 +106,12 @@ def plan(
     sql: Annotated[bool, typer.Option("--sql", help="Only what the database needs, for a DBA to run.")] = False,
     values: Annotated[bool, typer.Option("--values", help="Show documents with the values of a row.")] = False,
     anew: Anew = False,
+    whole: Annotated[bool, typer.Option("--all", help="List every step, and a document of every view.")] = False,
 ) -> None:
-    """Show what `apply` would do, and a document of each view. Exits 1 when it would do anything.
+    """Show what `apply` would do, and a document of each view that is followed. Exits 1 when it would do anything.
 
-    A document has the types of its columns in place of their values, which only --values shows.
+    A document has the types of its columns in place of their values, which only --values shows. Of many steps of one
+    kind, the first are named; of many documents, the fields.
 
     Example: `driftless plan`
 
@@ -121,7 +125,9 @@ def plan(
     config = load(file)
     with reach(config) as places:
         actions = _plan(config, places, store_secret=False, anew=anew)
-        found = {} if sql else samples(config, places.source, values=values)
+        followed = {follower.view for follower in config.followers.values()}
+        asked = config.views.keys() if whole or as_json else followed
+        found = {} if sql else samples(config, places.source, asked, values=values)
     if sql:
         for action in actions:
             if action.sql is not None:
@@ -131,13 +137,18 @@ def plan(
         notes = {name: sample.note for name, sample in found.items() if sample.note}
         print(exact.write({**_changes(actions), "samples": documents, "sample_notes": notes}))
     else:
-        for action in actions:
-            out.print(f"  {action}", soft_wrap=True)
-        out.print("nothing to change" if not actions else f"{len(actions)} changes; `driftless apply` makes them")
-        for name, sample in found.items():
-            # As it is: `out` would make pictures of what is between two colons.
-            print(f"\nview {name}, a document:\n{sample}")
+        for line in steps_told(actions, whole=whole):
+            out.print(f"  {line}", soft_wrap=True)
+        out.print(_counted(actions, "change", "; `driftless apply` makes them"))
+        for line in samples_told(found, whole=whole or values):
+            out.print(line, soft_wrap=True)
+        if alone := len(config.views) - len(config.views.keys() & followed) if not whole else 0:
+            out.print(f"\n{numbered(alone, 'view')} without a follower: --all shows a document of each", soft_wrap=True)
     raise typer.Exit(NO if actions else YES)
+
+
+def _counted(actions: list[Any], what: str, then: str) -> str:
+    return f"{numbered(len(actions), what)}{then}" if actions else "nothing to change"
 
 
 def _changes(actions: list[Any]) -> dict[str, Any]:
@@ -155,6 +166,7 @@ def apply(file: File = SYNC, as_json: Json = False, anew: Anew = False) -> None:
 
     After the server was restored, or a standby promoted: `driftless apply --anew`
     """
+    from connectors.places import steps
     from connectors.watched import heed
     from driftless import names
     from driftless.control import WATCHED
@@ -165,15 +177,16 @@ def apply(file: File = SYNC, as_json: Json = False, anew: Anew = False) -> None:
         if actions and places.control.exists():  # before the connector may be started again
             state = places.control.read()
             places.control.write(heed(places.source, names.slot(config.name), state, watched=False))
-        for action in actions:
+        for some, do in steps(actions):
             if not as_json:
-                out.print(f"  {action}", soft_wrap=True)
+                for line in steps_told(some, whole=False):
+                    out.print(f"  {line}", soft_wrap=True)
             with err.doing() as places.report:
-                action.do()
+                do()
         if actions:
             begun = settled(places.control.read(), places.control.now())
             places.control.write({**begun, WATCHED: None})
     if as_json:
         print(json.dumps(_changes(actions)))
     else:
-        out.print("nothing to change" if not actions else f"{len(actions)} changes made; `driftless run` follows")
+        out.print(_counted(actions, "change", " made; `driftless run` follows"))

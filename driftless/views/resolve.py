@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from driftless.table import Column, Table
 from driftless.types import refusal
@@ -25,6 +26,11 @@ class Source:
     unique: Callable[[str], Iterable[tuple[str, ...]]]
     excluded: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
+    @cached_property
+    def keys(self) -> dict[str, tuple[str, ...]]:
+        """The primary key of each table."""
+        return {table.full_name: table.key for table in self.tables.values()}
+
 
 def resolve(name: str, view: ViewConfig, source: Source) -> tuple[View | None, list[Problem]]:
     """The tree, or None; and all that is wrong with the relations and what every part shows.
@@ -35,8 +41,7 @@ def resolve(name: str, view: ViewConfig, source: Source) -> tuple[View | None, l
     root = found.root(view)
     if root is None or found.problems:
         return None, found.problems
-    keys = {table.full_name: table.key for table in source.tables.values()}
-    used = read_columns(root, view.where, keys)
+    used = read_columns(root, view.where, source.keys)
     tables = {name: _part(source.tables[name], columns) for name, columns in used.items()}
     return View(name, root, tables, view.where, view.shards), []
 

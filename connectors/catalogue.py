@@ -76,10 +76,43 @@ def changes(config: Config, source: Postgres, state: State) -> Iterator[tuple[st
         registered = Table.from_json(fact)
         if reason := _rewritten(storages.get(name), table, registered, state.get(f"storage/{name}")):
             yield name, reason
-        elif added := _added(registered, table):
-            yield name, f"it has a new column: {', '.join(added)}"
-        elif dropped := _added(table, registered):
-            yield name, f"it has no column {', '.join(dropped)} any more"
+        elif said := columns_said(registered, table):
+            yield name, said
+
+
+def columns_said(before: Table, after: Table) -> str:
+    """Which columns came and which are gone; empty where none did. One each of the same type may be one column."""
+    added, gone = _added(before, after), _added(after, before)
+    said = [f"it has a new column: {', '.join(added)}"] if added else []
+    said += [f"it has no column {', '.join(gone)} any more"] if gone else []
+    renamed = renamings(before, after)
+    said += [f"{old} may have been renamed to {new}" for old, new in renamed.items()]
+    return "; ".join(said)
+
+
+def renamings(before: Table, after: Table) -> dict[str, str]:
+    """Old name -> new name, where exactly one column is gone, exactly one came, and both have one type."""
+    added, gone = _added(before, after), _added(after, before)
+    if len(added) != 1 or len(gone) != 1:
+        return {}
+    old, new = _columns(before)[gone[0]], _columns(after)[added[0]]
+    return {old.name: new.name} if replace(old, name=new.name) == new else {}
+
+
+def gone_columns(state: State, tables: Mapping[str, Table]) -> dict[tuple[str, str], str]:
+    """(table, column) -> what is to be said of a column that was registered and is not there any more."""
+    found = {}
+    for name, table in tables.items():
+        fact = state.get(f"table/{name}")
+        registered = table if fact is None else Table.from_json(fact)
+        added, renamed = _added(registered, table), renamings(registered, table)
+        for column in _added(table, registered):
+            if column in renamed:
+                said = f" any more; the column {renamed[column]} is new: was it renamed?"
+            else:
+                said = f" any more; new are: {', '.join(added)}" if added else " any more: take it out"
+            found[name, column] = said
+    return found
 
 
 def _rewritten(now: Storage | None, table: Table, registered: Table, storage: dict[str, Any] | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -18,6 +18,7 @@ from connectors.relations import (
     table_obstacles,
     topic_meetings,
 )
+from connectors.worth import framework_of
 from driftless.errors import ConfigError
 from driftless.table import Column, Table
 from driftless.types import refusal
@@ -56,6 +57,7 @@ class Proposal:
     """`left_out`: full name -> every reason, as the rest of a sentence that begins with the name.
 
     `foreign_keys`: from one proposed table to another or itself. `unique`: the unique keys of the tables that have any.
+    `rows`: about how many each table has.
     """
 
     database: str
@@ -64,6 +66,13 @@ class Proposal:
     foreign_keys: tuple[ForeignKey, ...] = ()
     unique: Mapping[str, Sequence[tuple[str, ...]]] = field(default_factory=dict)
     encoding: str = "UTF8"
+    rows: Mapping[str, int] = field(default_factory=dict)
+
+    def only(self, names: Collection[str]) -> Proposal:
+        """The same of some of the tables, with nothing left out."""
+        tables = tuple(p for p in self.tables if p.table.full_name in names)
+        keys = tuple(key for key in self.foreign_keys if key.table in names and key.to in names)
+        return replace(self, tables=tables, left_out={}, foreign_keys=keys)
 
 
 def propose(source: Postgres, pipeline: str, schemas: Sequence[str] = ()) -> Proposal:
@@ -101,6 +110,7 @@ def propose(source: Postgres, pipeline: str, schemas: Sequence[str] = ()) -> Pro
         foreign_keys,
         {name: unique.get(name, []) for name in dict.fromkeys(n for key in foreign_keys for n in (key.table, key.to))},
         source.encoding(),
+        {name: relations[name].rows for name in tables},
     )
 
 
@@ -113,6 +123,9 @@ def _proposed(table: Table) -> Proposed:
 def _reasons(relation: Relation, proposed: Proposed | None) -> Iterator[str]:
     if relation.extension is not None:
         yield f"belongs to the extension {relation.extension}"
+        return
+    if framework := framework_of(relation.name):
+        yield f"is what {framework} keeps for itself: name it under source.tables if you want it"
         return
     if relation.kind == "p":
         yield "is a partitioned table, which cannot be followed yet; its partitions are left out too"

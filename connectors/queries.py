@@ -67,7 +67,8 @@ select n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text
        c.relispartition, exists (select from pg_inherits i where i.inhparent = c.oid),
        row_security_active(c.oid), has_schema_privilege(n.oid, 'usage'),
        array(select a.attname::text from pg_attribute a where a.attrelid = c.oid and a.attnum > 0
-             and not a.attisdropped and not has_column_privilege(c.oid, a.attnum, 'select') order by a.attnum)
+             and not a.attisdropped and not has_column_privilege(c.oid, a.attnum, 'select') order by a.attnum),
+       greatest(c.reltuples, 0)::int8
 from pg_class c
 join pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema', '{names.SCHEMA}')

@@ -27,7 +27,8 @@ _NEVER_CAPTURED = "spatial_ref_sys"
 class Relation:
     """A table or what looks like one. `kind`, `persistence`: as in pg_class. `extension`: the one that it belongs to.
 
-    `hides_rows`: row-level security holds for our role. `unreadable`: columns on which it lacks SELECT.
+    `hides_rows`: row-level security holds for our role. `unreadable`: columns on which it lacks SELECT. `rows`: as the
+    catalogue estimates them; 0 where nobody has counted yet.
     """
 
     schema: str
@@ -40,6 +41,7 @@ class Relation:
     hides_rows: bool
     usable_schema: bool
     unreadable: list[str]
+    rows: int = 0
 
     @property
     def full_name(self) -> str:

@@ -31,8 +31,8 @@ name: shop    # prefix of every topic, slot, publication and index
 source:
   dsn: ${SHOP_DSN}    # a role with REPLICATION, and SELECT on the tables
   # admin_dsn: ${SHOP_ADMIN_DSN}    # for `apply` alone: owns the tables
-  # One topic for each table. In this version, a table that comes later needs a pipeline of its own: capture
-  # what may be wanted. Views and followers can come at any time; they are built from the topics.
+  # One topic for each table. Tables, views and followers can come at any later time. A view and a follower
+  # are built from the topics, without load on the database.
   tables:
     public.customers:
       exclude:    # secret, by their names: they never leave the database

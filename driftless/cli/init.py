@@ -19,6 +19,13 @@ def init(
     file: Annotated[Path, typer.Option("--file", "-f", help="What to write.")] = SYNC,
     name: Annotated[str | None, typer.Option("--name", help="The pipeline's name; the database's if left out.")] = None,
     schema: Annotated[list[str] | None, typer.Option("--schema", help="Only this schema; may be repeated.")] = None,
+    view: Annotated[
+        list[str] | None,
+        typer.Option("--view", help="Only the view of this table, and what it needs; may be repeated."),
+    ] = None,
+    nested: Annotated[
+        bool, typer.Option("--nested", help="With --view: with the rows of other tables that belong to it.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
     """Look at a database and write a commented sync.yaml to start from.
@@ -27,17 +34,21 @@ def init(
     is no table that can be followed.
 
     Example: `driftless init --dsn postgresql://driftless:secret@db.example.com/shop --schema public`
+
+    One view alone, with all that belongs to it: `driftless init --view film --nested`
     """
     from connectors.init import propose
     from connectors.postgres import Postgres
     from driftless.cli.spelling import shown, slug
-    from driftless.cli.syncfile import variable, write_sync
+    from driftless.cli.syncfile import variable, write_sync, write_views
     from driftless.config import pipeline_name
 
     if file.exists() and not force:
         raise ConfigError(
             f"{file}: there is such a file", hint="name another one with -f, or write over it with --force"
         )
+    if nested and not view:
+        raise ConfigError("--nested: say which view, with --view", hint="without both, all are proposed in comments")
     try:
         if name is not None:
             pipeline_name(name)
@@ -51,8 +62,9 @@ def init(
     if not proposal.tables:
         err.print(f"{shown(proposal.database)}: no table that can be followed; nothing is written")
         raise typer.Exit(NO)
+    text = write_views(pipeline, proposal, view, nested=nested) if view else write_sync(pipeline, proposal)
     try:
-        file.write_text(write_sync(pipeline, proposal), encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
     except OSError as exc:
         raise ConfigError(f"{file}: cannot be written: {exc.strerror}") from None
     more = "" if file == SYNC else f" -f {file}"

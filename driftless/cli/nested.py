@@ -9,8 +9,10 @@ from typing import Any
 
 from connectors.init import Proposal
 from connectors.relations import ForeignKey
+from connectors.worth import Worth, is_minor, only_joins, weigh
+from driftless.cli.plurals import plural, singular
 from driftless.cli.spelling import slug
-from driftless.table import Column, split_name
+from driftless.table import Column, Table, split_name
 from driftless.views.declared import ViewConfig
 from driftless.views.resolve import Source, resolve
 
@@ -23,14 +25,49 @@ LISTS = 8
 _AFFIX = re.compile(r"(.+)_(?:id|uuid|key|fk|code)|(?:id|fk)_(.+)")
 
 
-def nested_views(proposal: Proposal, fields: Mapping[str, Mapping[str, Column]]) -> list[Declared]:
-    """Views that `check` accepts, those that show most first.
+def nested_views(proposal: Proposal, fields: Mapping[str, Mapping[str, Column]], worth: Worth) -> list[Declared]:
+    """Views that `check` accepts, those that somebody would choose first before all others.
 
     There is one for each table that refers to others and is referred to, as orders with their customer and their
     lines; and for other tables only where it shows a foreign key that none before it shows. `fields`: what a document
     of each table has, by its name in the document.
     """
-    return list(_Nesting(proposal, fields).views())
+    return list(_Nesting(proposal, fields).views(worth.order))
+
+
+def nested_view(proposal: Proposal, fields: Mapping[str, Mapping[str, Column]], root: str) -> Declared:
+    """The view of one table with all that belongs to its rows, whatever the table is."""
+    return _Nesting(proposal, fields).view(root)[0]
+
+
+def plain_view(_proposal: Proposal, fields: Mapping[str, Mapping[str, Column]], root: str) -> Declared:
+    """The view of one table alone."""
+    return {"root": root, **_columns(fields[root])}
+
+
+def _columns(fields: Mapping[str, Column]) -> Declared:
+    """What names the columns, where not every column's name can be a field's."""
+    if all(name == column.name for name, column in fields.items()):
+        return {}
+    return {"columns": {name: column.name for name, column in fields.items()}}
+
+
+def tables_of(view: Declared) -> Iterator[str]:
+    """The tables that a view reads: its root first."""
+    yield str(view.get("root") or view["table"])
+    if "through" in view:
+        yield str(view["through"])
+    for kind in ("one", "many"):
+        for below in view.get(kind, {}).values():
+            yield from tables_of(below)
+
+
+def worth_of(proposal: Proposal) -> Worth:
+    """Which of the tables somebody would follow first."""
+    whole = {p.table.full_name: p.table for p in proposal.tables}
+    keys = (key for key in proposal.foreign_keys if key.table != key.to)
+    parts = {key.table for key in keys if _is_part(key, whole[key.table])}
+    return weigh(whole.values(), proposal.foreign_keys, proposal.rows, parts)
 
 
 @dataclass(frozen=True)
@@ -55,55 +92,57 @@ class _Nesting:
         self._whole = {p.table.full_name: p.table for p in proposal.tables}
         self._source = Source({n: p.captured for n, p in zip(self._whole, proposal.tables, strict=True)}, self._keys)
         keys = [k for k in proposal.foreign_keys if len(set(k.columns)) == len(k.columns) and self._fits(self._one(k))]
-        self._out = {name: [key for key in keys if key.table == name] for name in self._whole}
-        self._in = {name: [key for key in keys if key.to == name != key.table] for name in self._whole}
+        self._out = {name: list[ForeignKey]() for name in self._whole}
+        self._in = {name: list[ForeignKey]() for name in self._whole}
+        self._minor = {name for name, table in self._whole.items() if is_minor(table)}
+        for foreign in keys:
+            self._out[foreign.table].append(foreign)
+            # A log or an example of a row is no part of it.
+            if foreign.to != foreign.table and foreign.table not in self._minor:
+                self._in[foreign.to].append(foreign)
 
     def _keys(self, table: str) -> Sequence[tuple[str, ...]]:
         return self._unique.get(table, ())
 
     # -- which ------------------------------------------------------------------------------------------------------
 
-    def views(self) -> Iterator[Declared]:
+    def views(self, order: Sequence[str]) -> Iterator[Declared]:
+        """`order`: of the tables, those first that are of more worth."""
         seen: set[ForeignKey] = set()
-        made = {}
-        for name in self._whole:
-            shows: set[ForeignKey] = set()
-            made[name] = ({"root": name, **self._part(self._ways(name), (name,), shows)}, shows)
-        for name in sorted(made, key=lambda name: (self._rank(name), -len(made[name][1]), name)):
-            view, shows = made[name]
-            if (self._rank(name) == 0 or not shows <= seen) and not self._is_between(name):
+        for name in sorted(order, key=self._rank):
+            if self._is_between(name) or name in self._minor:
+                continue
+            view, shows = self.view(name)
+            if self._rank(name) == 0 or not shows <= seen:
                 seen |= shows
                 yield view
+
+    def view(self, name: str) -> tuple[Declared, set[ForeignKey]]:
+        """The view of a table, and the foreign keys that it shows."""
+        shows: set[ForeignKey] = set()
+        return {"root": name, **self._part(self._ways(name), (name,), shows)}, shows
 
     def _rank(self, name: str) -> int:
         """From what is a document of its own to what is rather shown as a part of another."""
         refers = [key for key in self._out[name] if key.to != name]
         if refers and self._in[name]:
             return 0
-        if refers and not any(self._is_part(key) for key in refers):
+        if refers and not any(_is_part(key, self._whole[name]) for key in refers):
             return 1
         return 3 if refers else 2
 
-    def _is_part(self, key: ForeignKey) -> bool:
-        """Whether its rows belong to those that they refer to, by their key or by their name."""
-        return set(key.columns) <= set(self._whole[key.table].key) or _short(key) != _plain(key.table)
-
     def _is_between(self, name: str) -> bool:
         """Whether it only joins two tables, many to many."""
-        if len(self._out[name]) != 2 or self._in[name]:
-            return False
-        held = {column for key in self._out[name] for column in key.columns}
-        table = self._whole[name]
-        to_keys = all(set(key.referenced) == set(self._whole[key.to].key) for key in self._out[name])
-        return to_keys and held == set(table.key) == {column.name for column in table.columns}
+        keys = self._out[name]
+        to_keys = all(set(key.referenced) == set(self._whole[key.to].key) for key in keys)
+        return to_keys and not self._in[name] and only_joins(self._whole[name], keys)
 
     # -- what is in it ----------------------------------------------------------------------------------------------
 
     def _part(self, ways: Iterable[_Way], path: tuple[str, ...], shows: set[ForeignKey]) -> Declared:
         """The columns and relations of the last table of a path, on which no table is twice but one at its end."""
-        fields, made = self._fields[path[-1]], dict[str, dict[str, object]]()
-        if any(name != column.name for name, column in fields.items()):
-            made["columns"] = {name: column.name for name, column in fields.items()}
+        fields = self._fields[path[-1]]
+        made: dict[str, dict[str, object]] = _columns(fields)
         taken = set(fields)
         for way in ways:
             name = _free(way.names, taken)
@@ -120,7 +159,9 @@ class _Nesting:
         yield from self._referred(root)
         keys = self._in[root]
         if len(keys) > LISTS:
-            keys = [key for key in keys if self._is_part(key)]
+            keys = [key for key in keys if _is_part(key, self._whole[key.table])]
+        if len(keys) > LISTS:
+            keys = [key for key in keys if _short(key) != _plain(key.table)]
         ways = [way for way in map(self._referring, keys) if self._fits((root, way))]
         yield from sorted(ways, key=lambda way: way.kind == "many")
 
@@ -131,7 +172,7 @@ class _Nesting:
 
     def _one(self, key: ForeignKey) -> tuple[str, _Way]:
         stem, single = _stem(key), len(_telling(key)) == 1
-        names = (stem, f"{stem}_row") if single else (_plain(key.to), stem)
+        names = (stem, f"{stem}_row") if single else (singular(_plain(key.to)), stem)
         relation = {"table": key.to, **self._by(key.columns, key.referenced, key.to)}
         return key.table, _Way("one", names, relation, (key,))
 
@@ -141,13 +182,17 @@ class _Nesting:
             (other,) = (other for other in self._out[key.table] if other != key)
             return self._through(key, other)
         several = [other.to for other in self._out[key.table]].count(key.to) > 1
-        names = (_by_stem(_plain(key.table), key),) if several else (_short(key), _plain(key.table))
-        if any(set(unique) == set(key.columns) for unique in self._keys(key.table)):
+        alone = any(set(unique) == set(key.columns) for unique in self._keys(key.table))
+        counted = singular if alone else plural
+        short, plain = counted(_short(key)), counted(_plain(key.table))
+        names = (_by_stem(plain, key),) if several else (short, plain)
+        if alone:
             return _Way("one", names, {"table": key.table, **self._by(key.referenced, key.columns, key.table)}, (key,))
         return _Way("many", names, {"table": key.table, **self._by(key.columns, key.referenced, key.to)}, (key,))
 
     def _through(self, key: ForeignKey, other: ForeignKey) -> _Way:
-        names = (_plain(other.to), _short(key), _by_stem(_short(key), key))
+        short = plural(_short(key))
+        names = (plural(_plain(other.to)), short, _by_stem(short, key))
         relation = {
             "table": other.to,
             "through": key.table,
@@ -178,6 +223,11 @@ def _listed(columns: Sequence[str]) -> str | list[str]:
 
 def _plain(table: str) -> str:
     return slug(split_name(table)[1])
+
+
+def _is_part(key: ForeignKey, table: Table) -> bool:
+    """Whether its rows belong to those that they refer to, by their key or by their name."""
+    return set(key.columns) <= set(table.key) or _short(key) != _plain(key.table)
 
 
 def _short(key: ForeignKey) -> str:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from connectors.init import Proposal, Proposed
-from driftless.cli.nested import Declared, nested_views
+from connectors.worth import Worth
+from driftless.cli.nested import Declared, nested_view, nested_views, plain_view, tables_of, worth_of
 from driftless.cli.spelling import SLUG, key, shown, slug, value
+from driftless.errors import ConfigError
 from driftless.sink import SinkContext
 from driftless.table import Column
+from driftless.yamlfile import did_you_mean
 from sinks import config_model
 from stack.ports import DEFAULT_PORTS
 
 MANY = 16
-"""Followers that are written to run. The rest stands in comments: each takes a thread, and an index in the store.
+"""Followers that are written to run. More stand in comments: each takes a thread, and an index in the store.
 
 Also the nested views that are proposed: who has read as many knows how they are written.
 """
+LISTED = 64
+"""Tables that have a view in the file. Of a database with hundreds nobody reads more."""
 _MAPPINGS = {
     "keyword": "{type: keyword}",
     "text": "{type: text, fields: {keyword: {type: keyword, ignore_above: 256}}}",
@@ -41,10 +47,13 @@ _RESERVED |= {"_field_names", "_nested_path", "_doc_count", "_size", "_tier", "_
 """Names that OpenSearch keeps for itself at the top of a document."""
 _NESTED = "_nested"
 """What the name of a nested view ends in."""
+_VIEWS = "views:    # what a document is: one for each row of `root`, with all columns where none are named"
+_NOTE = "  # # "
+"""What stands before words among blocks that are commented out: still a comment once one `# ` is taken away."""
 _ABOUT_NESTED = """\
-# Nested views, along the foreign keys. Take away the `#` of those that you want, here and of their followers
-# below. Leave out what you do not need, above all lists that grow without end: a view keeps on disk the rows
-# that it reads, and writes a document anew, with all that is in it, when one row in it changes.
+Nested views, along the foreign keys. Take away the `# ` of those that you want, here and of their followers
+below. Leave out what you do not need, above all lists that grow without end. A view keeps on disk the rows
+that it reads, and writes a document again, with all that is in it, when one row in it changes.
 """
 _WIDTH = 100
 """Characters of a relation that stands on one line."""
@@ -64,12 +73,46 @@ class Following:
 
 def write_sync(pipeline: str, proposal: Proposal) -> str:
     """The whole text."""
-    slugs = _slugs(proposal.tables)
-    followings = {p.table.full_name: _following(pipeline, slugs[p.table.full_name], p) for p in proposal.tables}
-    nested = _nested(pipeline, proposal, followings)
-    views = (*_views(followings.values()), *_nested_views(nested))
-    followers = (*_followers(pipeline, tuple(followings.values())), *_nested_followers(pipeline, nested))
+    followings, worth = _followings(pipeline, proposal), worth_of(proposal)
+    first = [name for name in worth.order if name in worth.first][:MANY]
+    order = [*first, *(name for name in worth.order if name not in first)][:LISTED]
+    listed, running = [followings[name] for name in order], {followings[name].view for name in first or order[:MANY]}
+    nested = _nested(pipeline, proposal, followings, worth)
+    views = (*_views(listed, len(followings)), *_nested_views(nested))
+    followers = (*_followers(pipeline, listed, running), *_nested_followers(pipeline, nested))
     return "\n".join((*_head(pipeline, proposal), *views, *followers, ""))
+
+
+def write_views(pipeline: str, proposal: Proposal, wanted: Sequence[str], *, nested: bool) -> str:
+    """The same of these views alone, with the tables that they need. `wanted`: as they are called on the command line.
+
+    Raises ConfigError for one that there is no table for.
+    """
+    followings = _followings(pipeline, proposal)
+    fields = {name: f.fields for name, f in followings.items()}
+    chosen = [_chosen(name, followings) for name in wanted]
+    made: list[tuple[Following, Declared]] = []
+    for f in chosen:
+        view = (nested_view if nested else plain_view)(proposal, fields, f.proposed.table.full_name)
+        made.append((replace(f, properties=tuple(_nested_properties(view, f.fields, fields))), view))
+    needed = {table for _, view in made for table in tables_of(view)}
+    views = [_VIEWS, *(f"  {line}" for f, view in made for line in _block({f.view: view}))]
+    followers = _followers(pipeline, [f for f, _ in made], {f.view for f, _ in made})
+    return "\n".join((*_head(pipeline, proposal.only(needed)), *views, *followers, ""))
+
+
+def _chosen(name: str, followings: Mapping[str, Following]) -> Following:
+    """By the name that its view has in a whole file, or as the table is called."""
+    for full_name, f in followings.items():
+        if name in (f.view, full_name, f.proposed.table.name):
+            return f
+    known = did_you_mean(name, [f.view for f in followings.values()])
+    raise ConfigError(f"--view: there is no table for a view {shown(name)}{known}")
+
+
+def _followings(pipeline: str, proposal: Proposal) -> dict[str, Following]:
+    slugs = _slugs(proposal.tables)
+    return {p.table.full_name: _following(pipeline, slugs[p.table.full_name], p) for p in proposal.tables}
 
 
 def variable(pipeline: str) -> str:
@@ -119,12 +162,14 @@ def _following(pipeline: str, view: str, proposed: Proposed) -> Following:
     return Following(view, proposed, renamed, fields, tuple(_properties(fields)), redis_key)
 
 
-def _nested(pipeline: str, proposal: Proposal, plain: Mapping[str, Following]) -> list[tuple[Following, Declared]]:
+def _nested(
+    pipeline: str, proposal: Proposal, plain: Mapping[str, Following], worth: Worth
+) -> list[tuple[Following, Declared]]:
     """What follows each nested view, and the view."""
     fields = {name: f.fields for name, f in plain.items()}
     taken = {f.view for f in plain.values()}
     made = []
-    for view in nested_views(proposal, fields)[:MANY]:
+    for view in islice(nested_views(proposal, fields, worth), MANY):
         f = plain[str(view["root"])]
         name = _numbered(f"{f.view[: SLUG - len(_NESTED)]}{_NESTED}", taken)
         taken.add(name)
@@ -157,8 +202,8 @@ def _head(pipeline: str, proposal: Proposal) -> Iterator[str]:
     yield "source:"
     yield f"  dsn: ${{{dsn}}}    # a role with REPLICATION, and SELECT on the tables"
     yield f"  # admin_dsn: ${{{dsn.removesuffix('DSN')}ADMIN_DSN}}    # for `apply` alone: owns the tables"
-    yield "  # One topic for each table. In this version, a table that comes later needs a pipeline of its own: capture"
-    yield "  # what may be wanted. Views and followers can come at any time; they are built from the topics."
+    yield "  # One topic for each table. Tables, views and followers can come at any later time. A view and a follower"
+    yield "  # are built from the topics, without load on the database."
     yield "  tables:"
     for proposed in proposal.tables:
         yield from _table(proposed)
@@ -189,9 +234,12 @@ def _table(proposed: Proposed) -> Iterator[str]:
         yield f"      # documents leave out {shown(column)}: it {shown(reason)}"
 
 
-def _views(followings: Iterable[Following]) -> Iterator[str]:
-    yield "views:    # what a document is: one for each row of `root`, with all columns where none are named"
-    for f in followings:
+def _views(listed: Sequence[Following], of: int) -> Iterator[str]:
+    yield _VIEWS
+    if of > len(listed):
+        yield f"{_NOTE}{of} tables are captured. These are the {len(listed)} that somebody would follow first;"
+        yield f"{_NOTE}`driftless init --view NAME` writes the view and the followers of another one."
+    for f in listed:
         yield f"  {key(f.view)}:"
         yield f"    root: {value(f.proposed.table.full_name)}"
         if f.renamed:
@@ -202,7 +250,7 @@ def _views(followings: Iterable[Following]) -> Iterator[str]:
 
 def _nested_views(nested: Sequence[tuple[Following, Declared]]) -> Iterator[str]:
     if nested:
-        yield from _ABOUT_NESTED.splitlines()
+        yield from (f"{_NOTE}{line}" for line in _ABOUT_NESTED.splitlines())
     for f, view in nested:
         for line in _block({f.view: view}):
             yield f"  # {line}"
@@ -231,22 +279,21 @@ def _flow(content: object) -> str:
 
 def _nested_followers(pipeline: str, nested: Sequence[tuple[Following, Declared]]) -> Iterator[str]:
     if nested:
-        yield "# Followers of the nested views:"
+        yield f"{_NOTE}Followers of the nested views."
     for f, _ in nested:
-        for line in (*_search(pipeline, f, told=True), *_cache(f)):
-            yield f"  # {line}"
+        yield from (f"  # {line}" for line in _search(pipeline, f, told=True))
+        yield from _cache(f)
 
 
-def _followers(pipeline: str, followings: Sequence[Following]) -> Iterator[str]:
+def _followers(pipeline: str, listed: Sequence[Following], running: Collection[str]) -> Iterator[str]:
     yield "followers:"
-    for number, f in enumerate(followings):
-        if number == MANY:
-            yield f"  # From here on they are left to you: take away the `#` of those that you need. {MANY} are above."
-        before = "  # " if number >= MANY else "  "
-        for line in _search(pipeline, f, told=number > 0):
-            yield before + line
-        for line in _cache(f):
-            yield f"  # {line}"
+    ordered = sorted(listed, key=lambda f: f.view not in running)
+    for number, f in enumerate(ordered):
+        if number == len(running):
+            yield f"{_NOTE}From here on they are left to you. Take away the `# ` of those that you need."
+        before = "  " if f.view in running else "  # "
+        yield from (before + line for line in _search(pipeline, f, told=number > 0))
+        yield from _cache(f)
 
 
 def _search(pipeline: str, f: Following, *, told: bool) -> Iterator[str]:
@@ -294,11 +341,12 @@ def _mapping(column: Column) -> str:
 
 
 def _cache(f: Following) -> Iterator[str]:
+    """In comments."""
     if f.redis_key is None:
-        yield f"no cache of {f.view}: the names of its key's columns cannot stand in a key of Redis"
+        yield f"{_NOTE}no cache of {f.view}: the names of its key's columns cannot stand in a key of Redis"
         return
-    yield f"{f.view}-cache:"
-    yield f"  view: {key(f.view)}"
-    yield "  redis:"
-    yield f"    url: ${{CACHE_URL:-redis://127.0.0.1:{DEFAULT_PORTS['redis']}/0}}"
-    yield f"    key: {value(f.redis_key)}"
+    yield f"  # {f.view}-cache:"
+    yield f"  #   view: {key(f.view)}"
+    yield "  #   redis:"
+    yield f"  #     url: ${{CACHE_URL:-redis://127.0.0.1:{DEFAULT_PORTS['redis']}/0}}"
+    yield f"  #     key: {value(f.redis_key)}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from connectors.catalogue import gone_columns
 from connectors.guard import connector_failed, topic_troubles, troubles, unread
 from connectors.places import Places
 from connectors.postgres import Postgres, captured_tables
@@ -45,7 +46,7 @@ def check(config: Config, places: Places, *, anew: bool = False) -> list[Finding
         *_server(places.source),
         *_rights(config, places.source, tables),
         *_tables(config, places.source, tables),
-        *_views(config, places.source, tables),
+        *_views(config, places.source, tables, lambda: _gone(places, tables)),
         *_log(config, places, anew=anew),
     ]
 
@@ -102,9 +103,20 @@ def _columns(config: Config, name: str, table: Table, whole: Table) -> Iterator[
             yield Finding(f"{name}: the column {column_.name} {reason}; documents leave it out", fatal=False)
 
 
-def _views(config: Config, source: Postgres, tables: dict[str, Table | None]) -> Iterator[Finding]:
+def _gone(places: Places, tables: dict[str, Table | None]) -> Mapping[tuple[str, str], str]:
+    if not places.control.exists():
+        return {}
+    return gone_columns(places.control.read(), {name: table for name, table in tables.items() if table is not None})
+
+
+def _views(
+    config: Config,
+    source: Postgres,
+    tables: dict[str, Table | None],
+    gone: Callable[[], Mapping[tuple[str, str], str]] = dict,
+) -> Iterator[Finding]:
     captured = {name: table for name, table in tables.items() if table is not None}
-    facts = view_source(config, source, captured)
+    facts = view_source(config, source, captured, gone)
     for name, view in config.views.items():
         tree, problems = resolve(name, view, facts)
         for at, what in problems:

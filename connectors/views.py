@@ -16,8 +16,13 @@ from driftless.views.build import Build, builds, newest_build, progress_key
 from driftless.views.resolve import Source, resolve
 
 
-def view_source(config: Config, source: Postgres, tables: Mapping[str, Table]) -> Source:
-    """What a declaration of a view is resolved against."""
+def view_source(
+    config: Config,
+    source: Postgres,
+    tables: Mapping[str, Table],
+    gone: Callable[[], Mapping[tuple[str, str], str]] = dict,
+) -> Source:
+    """What a declaration of a view is resolved against. `gone`: what is said of columns that there were before."""
     excluded = {name: table.exclude for name, table in config.source.tables.items()}
     known: dict[str, list[tuple[str, ...]]] = {}
 
@@ -26,7 +31,7 @@ def view_source(config: Config, source: Postgres, tables: Mapping[str, Table]) -
             known.update(source.all_unique_keys())
         return known.get(table, [])
 
-    return Source(dict(tables), unique_keys, excluded)
+    return Source(dict(tables), unique_keys, excluded, gone)
 
 
 def plan_builds(

@@ -7,7 +7,7 @@ with an underscore are shared parts, not kinds.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -66,6 +66,13 @@ class SinkConfig(StoreConfig):
 
     def validate_for(self, context: SinkContext) -> None:
         """Raise Unfit, with a text for the operator, when this cannot serve that follower. Asks no server."""
+
+    def notes(self, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """(field, what an operator should know of it). `document`: the fields of the view, as driftless/views/sample.py
+        shows their shape. Asks no server.
+        """
+        del document
+        return iter(())
 
 
 def drop_of_live(follower: str, generation: int) -> SinkError:

@@ -21,6 +21,7 @@ from sinks._arrow import slices
 from sinks._opensearch_bulk import ANSWER, Verdict, bulk_body, judge, reject
 from sinks._opensearch_checkpoint import Checkpoints
 from sinks._opensearch_id import document_ids
+from sinks._opensearch_mapping import mapping_notes
 from sinks._opensearch_read import read, scan
 from sinks._opensearch_server import Server, error_type
 from sinks._retry import attempts
@@ -111,6 +112,9 @@ class Config(SinkConfig):
     @property
     def place(self) -> tuple[str, ...]:
         return (urlsplit(self.url).netloc.rpartition("@")[2], self.index)
+
+    def notes(self, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        yield from (("mapping", what) for what in mapping_notes(self.mapping, document))
 
     def open(self, context: SinkContext) -> OpenSearchSink:
         return OpenSearchSink(self, context)

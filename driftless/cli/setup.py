@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from driftless.cli.base import NO, SYNC, YES, File, Json, app, err, load, out, reach
+from driftless.cli.notes import notes
 from driftless.cli.planned import numbered, samples_told, steps_told
 from driftless.config import Config
 from driftless.errors import ConfigError, SinkUnavailable, SyncError
@@ -65,6 +66,7 @@ def _findings(config: Config, places: Any, *, anew: bool = False) -> tuple[list[
             findings.append(Finding(config.at(("followers", name, follower.kind), what)))
         finally:
             sink.close()
+    findings += notes(config, places.source)
     return findings, any(finding.fatal for finding in findings)
 
 
@@ -128,18 +130,21 @@ def plan(
         followed = {follower.view for follower in config.followers.values()}
         asked = config.views.keys() if whole or as_json else followed
         found = {} if sql else samples(config, places.source, asked, values=values)
+        told = [] if sql or as_json else notes(config, places.source)
     if sql:
         for action in actions:
             if action.sql is not None:
                 print(f"{action.sql};")
     elif as_json:
         documents = {name: sample.document for name, sample in found.items()}
-        notes = {name: sample.note for name, sample in found.items() if sample.note}
-        print(exact.write({**_changes(actions), "samples": documents, "sample_notes": notes}))
+        said = {name: sample.note for name, sample in found.items() if sample.note}
+        print(exact.write({**_changes(actions), "samples": documents, "sample_notes": said}))
     else:
         for line in steps_told(actions, whole=whole):
             out.print(f"  {line}", soft_wrap=True)
         out.print(_counted(actions, "change", "; `driftless apply` makes them"))
+        for note in told:
+            out.print(f"{note}", soft_wrap=True)
         for line in samples_told(found, whole=whole or values):
             out.print(line, soft_wrap=True)
         if alone := len(config.views) - len(config.views.keys() & followed) if not whole else 0:

@@ -20,11 +20,15 @@ Problem = tuple[Place, str]
 
 @dataclass(frozen=True)
 class Source:
-    """What is known of the captured tables. `unique`: the unique keys of a table, its primary key among them."""
+    """What is known of the captured tables. `unique`: the unique keys of a table, its primary key among them.
+
+    `gone`: (table, column) that there was before -> the end of what is said of it. Asked where a column is missing.
+    """
 
     tables: Mapping[str, Table]
     unique: Callable[[str], Iterable[tuple[str, ...]]]
     excluded: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    gone: Callable[[], Mapping[tuple[str, str], str]] = dict
 
     @cached_property
     def keys(self) -> dict[str, tuple[str, ...]]:
@@ -132,7 +136,8 @@ class _Resolved:
             if name in self._source.excluded.get(table.full_name, ()):
                 self._say(at, f"{name} is excluded under source.tables, so the log does not have it")
             else:
-                known = did_you_mean(name, [other.name for other in table.columns])
+                known = self._source.gone().get((table.full_name, name))
+                known = known or did_you_mean(name, [other.name for other in table.columns])
                 self._say(at, f"{table.full_name} has no column {name}{known}")
         elif (reason := refusal(column)) is not None:
             self._say(at, f"{name} {reason}")

@@ -17,7 +17,7 @@ from bench.meanwhile import meanwhile
 from stack import Stack
 from tests.chain.conftest import MakePipeline, running
 from tests.compare import View
-from tests.machine import until
+from tests.machine import Job, until
 from tests.pipeline import Pipeline
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
@@ -179,6 +179,8 @@ def test_a_table_that_changes_under_load_ends_right(
         source.execute(f"alter table items {statement}".encode())
         assert "public.items" in pipeline.status()["source"]["changed"]
         until("the run to tell of the change", lambda: "public.items changed: " in job.output(), 30)
+        if change == "a renamed column":
+            _rename_is_told(pipeline, job)
         done = pipeline.apply()
     assert ("snapshot table public.items" in done.out) == anew, done.out
     if not job.running:  # it met a row that no longer fitted
@@ -190,6 +192,27 @@ def test_a_table_that_changes_under_load_ends_right(
     pipeline.assert_in_step("item-search", "item-cache")
     assert pipeline.status()["source"]["changed"] == {}
     assert pipeline.here("plan").code == 0
+
+
+def _rename_is_told(pipeline: Pipeline, job: Job) -> None:
+    """By `check`, `plan` and the run: which column is gone, which is new, and what the mapping does not say of it."""
+    said = "it has a new column: name; it has no column title any more; title may have been renamed to name"
+    assert pipeline.status()["source"]["changed"]["public.items"] == said
+    until("the run to name both columns", lambda: said in job.output(), 30)
+    pipeline.sync["views"]["named"] = {"root": "public.items", "columns": ["id", "title"]}
+    mapping = {"dynamic": False, "properties": {"id": {"type": "long"}, "title": {"type": "text"}}}
+    follower = pipeline.sync["followers"]["item-search"]["opensearch"]
+    before = follower["mapping"]
+    follower["mapping"] = mapping
+    pipeline.here.write()
+    checked, planned = pipeline.here("check"), pipeline.here("plan")
+    del pipeline.sync["views"]["named"]
+    follower["mapping"] = before
+    pipeline.here.write()
+    assert "public.items has no column title any more; the column name is new: was it renamed?" in checked.out
+    assert "public.items has no column title any more; the column name is new" in planned.err
+    assert "opensearch.mapping: names title, which no document has" in checked.out
+    assert "opensearch.mapping: does not name " in checked.out
 
 
 @pytest.mark.soak

@@ -212,6 +212,11 @@ class StoreConfig(Model):
         """Where it writes, so that no two followers write there; empty where that cannot be told."""
         return ()
 
+    @staticmethod
+    def reaches(place: tuple[str, ...], other: tuple[str, ...]) -> bool:  # noqa: ARG004
+        """Whether what a follower of one place makes may have a name of another one's. Equal places are no matter."""
+        return False
+
 
 class Places(Protocol):
     """Where in the file something stands."""

@@ -208,3 +208,9 @@ class _Check:
             if store.place and other != at:
                 what = f"writes where `{other[1]}` of line {self._file.line(other)} does: give each a place of its own"
                 yield self._say(at, what)
+        places = {at: store.place for at, store in self._stores.items() if store.place}
+        for at, place in places.items():
+            for other, found in places.items():
+                if at[-1] == other[-1] and place != found and self._stores[at].reaches(place, found):
+                    line = self._file.line(other)
+                    yield self._say(at, f"makes names that `{other[1]}` of line {line} has: give each its own")

@@ -76,16 +76,23 @@ class Server:
         status, answer = self.call("GET", path, ok={404})
         if status == 404:
             return None
-        ((name, found),) = orjson.loads(answer).items()
+        entries = orjson.loads(answer)
+        if len(entries) != 1:
+            raise SinkMisconfigured(
+                f"The alias `{alias}` leads to several indices: {', '.join(sorted(entries))}",
+                hint="Somebody else gave it to another index: take it away there.",
+            )
+        ((name, found),) = entries.items()
         settings = found["settings"]
         return Index(name, settings["index.uuid"], int(settings["index.number_of_shards"]))
 
-    def create(self, name: str, body: object) -> None:
-        """Make an index; it may be there already."""
+    def create(self, name: str, body: object) -> bool:
+        """Make an index; False where it is there already."""
         status, answer = self.call("PUT", f"/{name}", body, ok={400})
         if status == 400 and (error := orjson.loads(answer)["error"])["type"] != "resource_already_exists_exception":
             # The operator's own settings and mapping are at fault, no row is: the server may be quoted.
             raise SinkMisconfigured(f"OpenSearch does not make the index `{name}`: {error['reason']}")
+        return status != 400
 
     def close(self) -> None:
         self._connection.close()

@@ -78,7 +78,10 @@ class HashOfColumns:
 
     def text(self, found: Any, about: str) -> str:
         fields = dict(zip(found[::2], found[1::2], strict=True))
-        return put_together(fields, orjson.loads(about) if about else [])
+        shape = orjson.loads(about) if about else []
+        if not (isinstance(shape, list) and all(isinstance(entry, str) and entry for entry in shape)):
+            raise ValueError("no shape")
+        return put_together(fields, shape)
 
 
 class _Unfit(Exception):

@@ -9,7 +9,7 @@ from typing import Any
 from driftless.errors import SinkMisconfigured, SinkUnavailable
 from driftless.sink import Progress, SinkContext
 from sinks import HORIZON_SECONDS, drop_of_live
-from sinks._redis_names import CLAIMS, Names, Template
+from sinks._redis_names import CLAIMS, OURS, Names, Template
 from sinks._redis_room import require_room
 from sinks._redis_wire import Refused, Script, Server
 from sinks._retry import attempts
@@ -18,6 +18,8 @@ _STATE, _REMOVE, _COUNT = map(Script, ("state.lua", "remove.lua", "count.lua"))
 _SWITCH = Script("move.lua", "switch.lua")
 # Names in one call: some three milliseconds of the server's time.
 _PAGE = 100
+_LONGEST = 9
+"""Digits of a generation's number."""
 
 
 @dataclass(frozen=True)
@@ -67,16 +69,28 @@ class Generations:
     def standing(self, client: Any) -> Standing:
         """To be called inside `Server.ask` or `Server.once`."""
         live, coming = client.hmget(self._names.follower, "live", "switching")
-        return Standing(None if live is None else int(live), None if coming is None else int(coming))
+        return Standing(self._number(live), self._number(coming))
+
+    def _number(self, found: bytes | None) -> int | None:
+        """Of a generation, as the follower's hash has it. Raises SinkMisconfigured where somebody else wrote there."""
+        if found is None:
+            return None
+        if not found.isdigit() or len(found) > _LONGEST:
+            raise SinkMisconfigured(
+                f"`{self._names.follower}` in Redis is not as it was left: somebody else has written to it",
+                hint=f"Names that start with `{OURS}` are driftless's own. Take the keys of this follower away, and "
+                f"build it again: driftless rebuild {self._context.follower}",
+            )
+        return int(found)
 
     def create(self, generation: int) -> None:
         """Also finds out whether a copy beside the one that readers have fits into memory, before it is begun."""
         self._settle()
         self._claim()
         if not self._server.call("EXISTS", self._names.generation(generation)):
-            live = self._server.call("HGET", self._names.follower, "live")
-            if live is not None and int(live) != generation:
-                require_room(self._server, self._names, generation, self.count(int(live)), self._context.follower)
+            live = self._number(self._server.call("HGET", self._names.follower, "live"))
+            if live is not None and live != generation:
+                require_room(self._server, self._names, generation, self.count(live), self._context.follower)
         self._state("create", generation, self._start)
 
     def promote(self, generation: int, progress: Progress) -> None:
@@ -103,7 +117,7 @@ class Generations:
 
     def promoted(self) -> int | None:
         found = self._server.call("HGET", self._names.follower, "promoted")
-        return None if found is None else int(found)
+        return self._number(found)
 
     def drop(self, generation: int, *, also_live: bool) -> None:
         """In pages. Writers are held off first."""
@@ -152,36 +166,38 @@ class Generations:
     def _settle(self) -> None:
         """Finish what a process that was killed had begun."""
         state = self._server.call("HGETALL", self._names.follower)
-        if begun := state.get(b"switching"):
-            self._switch(int(state.get(b"live", 0)), int(begun), lambda _: None)
+        if begun := self._number(state.get(b"switching")):
+            self._switch(self._number(state.get(b"live")) or 0, begun, lambda _: None)
         for name, where in state.items():
-            if name.startswith(b"dropping:"):
-                generation = int(name.partition(b":")[2])
+            if name.startswith(b"dropping:") and name[9:].isdigit():
+                generation = int(name[9:])
                 self._remove(generation, None if where == b"live" else generation)
 
     def _claim(self) -> None:
-        """Two followers that wrote the same names would undo each other's work for ever."""
+        self.check()
+        self._server.call("HSET", CLAIMS, self._start, self._names.follower)
+
+    def check(self) -> None:
+        """Two followers that wrote the same names would undo each other's work for ever. Raises SinkMisconfigured."""
         mine = self._start
         for name, owner in self._server.call("HGETALL", CLAIMS).items():
-            start, follower = name.decode(), owner.decode()
+            start, follower = name.decode(errors="replace"), owner.decode(errors="replace")
             if follower != self._names.follower and (start.startswith(mine) or mine.startswith(start)):
                 raise SinkMisconfigured(
                     f"Names that start with `{mine}` would meet those of another follower, `{follower}`, `{start}`",
                     hint="Give each follower a `key` with a start of its own, or another database of the server.",
                 )
-        self._server.call("HSET", CLAIMS, mine, self._names.follower)
 
     def _switch(self, leaving: int, coming: int, progress: Progress) -> None:
         """Go through a switch that has been begun, from the start: what was switched before is not touched again."""
-        done = 0
+        done, starts = 0, self._starts()
         try:
             # First all that the old generation has, then what only the new one has, which is few by then. Writers put
             # nothing more where this looks; see cas.lua.
             for place in (None, coming):
                 before, after = self._names.version(place)
                 for page in self._server.scan(before, page=_PAGE):
-                    found = [name[len(before) : -len(after)] for name in page]
-                    six = self._six(found, leaving, coming)
+                    six = self._six(_documents(page, before, after, starts), leaving, coming)
                     done += self._server.run(_SWITCH, [self._names.follower, *six], [str(coming)])
                     progress(done)
         except Refused as refused:
@@ -197,9 +213,25 @@ class Generations:
 
     def _remove(self, generation: int, place: int | None) -> None:
         before, after = self._names.version(place)
-        around = self._names.document(place)
+        around, starts = self._names.document(place), self._starts()
         for page in self._server.scan(before, page=_PAGE):
-            documents = [around[0] + name[len(before) : -len(after)] + around[1] for name in page]
-            if not self._server.run(_REMOVE, [self._names.follower, *page, *documents], [str(generation)]):
+            names = _documents(page, before, after, starts)
+            keys = [start + name + end for name in names for start, end in ((before, after), around)]
+            if not self._server.run(_REMOVE, [self._names.follower, *keys], [str(generation)]):
                 return  # another process finished the drop; what is there now is new
         self._state("dropped", generation)
+
+    def _starts(self) -> tuple[str, ...]:
+        """With what the names of this follower's documents start, in all its generations."""
+        state = self._server.call("HGETALL", self._names.follower)
+        return tuple(value.decode(errors="replace") for name, value in state.items() if name.startswith(b"names:"))
+
+
+def _documents(versions: list[str], before: str, after: str, starts: tuple[str, ...]) -> list[str]:
+    """The names of the documents whose versions are under these names.
+
+    One that no document of this follower can have is left out: whatever somebody puts under names of ours, it leads to
+    none of his.
+    """
+    names = (name[len(before) : -len(after)] for name in versions if name.endswith(after))
+    return [name for name in names if not starts or name.startswith(starts)]

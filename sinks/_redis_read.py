@@ -20,6 +20,7 @@ _READ = Script("read.lua")
 _PAGE = 1000
 _DIGITS = 19
 """Of a version, with which every record begins."""
+_LARGEST = (1 << 63) - 1
 Found = tuple[str | None, int, str]
 """A document's text (None: absent), its version (0: not ours), and the key's text where the name does not tell it."""
 
@@ -88,14 +89,25 @@ class Reader:
 
     def _one(self, document: Any, record: bytes | None) -> Found:
         """Behind the record's blank: the key's text, if it has several columns, and what the format keeps beside."""
-        stored = record or b"0"
+        try:
+            return self._known(document, record or b"0")
+        except (ValueError, RecursionError):  # no record of ours: somebody wrote under its name
+            return self._known(document, b"0")
+
+    def _known(self, document: Any, stored: bytes) -> Found:
         about = stored.decode().partition(" ")[2] if len(stored) > _DIGITS else ""
         end = _end_of_array(about) if self._composite and about else 0
         text = None if document is None else self._format.text(document, about[end:])
-        return text, int(stored[:_DIGITS]), about[:end]
+        version = int(stored[:_DIGITS])
+        if not 0 <= version <= _LARGEST:
+            raise ValueError("no version")
+        return text, version, about[:end]
 
 
 def _end_of_array(text: str) -> int:
+    """Raises ValueError where no array is at the beginning."""
+    if not text.startswith("["):
+        raise ValueError("no array")
     return _ARRAY.raw_decode(text)[1]
 
 

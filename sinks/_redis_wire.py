@@ -99,12 +99,14 @@ class Server:
     def scan(self, prefix: str, *, page: int) -> Iterator[list[str]]:
         """All names that start so, in pages of this size; one that is there from beginning to end is given, at times
         twice. The server goes through all its names, so few of a step may be ours: pages are filled from several.
+
+        A name that is no UTF-8 is somebody else's, whatever it starts with: it is left out.
         """
         pattern = "".join(f"\\{char}" if char in "*?[]\\" else char for char in prefix) + "*"
         cursor, names = None, list[str]()
         while cursor != 0:
             cursor, found = self.call("SCAN", cursor or 0, "MATCH", pattern, "COUNT", _SCAN_STEP)
-            names += [name.decode() for name in found]
+            names += [name for raw in found if (name := _text(raw)) is not None]
             while len(names) >= page or (names and cursor == 0):
                 yield names[:page]
                 del names[:page]
@@ -123,6 +125,13 @@ class Server:
     def close(self) -> None:
         self.client.close()
         del self.client
+
+
+def _text(name: bytes) -> str | None:
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def meaning(exc: Exception) -> SinkError:

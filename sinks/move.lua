@@ -4,6 +4,12 @@ local function under(record, generation)
   return record and string.match(record, '^%d+', 21) == generation
 end
 
+-- A version record; nil where there is none, or something that is none of ours.
+local function recorded(name)
+  local found = redis.pcall('GET', name)
+  return type(found) == 'string' and string.find(found, '^%d+[+-]') == 1 and found or nil
+end
+
 local function rename(record, document, version, to_document, to_version)
   -- Deleted, expired, or taken away by somebody: then there is no document to rename.
   if string.sub(record, 20, 20) == '-' or redis.pcall('RENAME', document, to_document).err then
@@ -16,11 +22,11 @@ end
 -- leaves, then of the one that comes. A name that has changed hands is left alone. Renaming takes no memory, and keeps the
 -- time at which a name expires. Returns whether there was anything to do.
 local function move(k, coming)
-  local held = redis.call('GET', KEYS[k + 1])
+  local held = recorded(KEYS[k + 1])
   if under(held, coming) then
     return false
   end
-  local comes = redis.call('GET', KEYS[k + 5])
+  local comes = recorded(KEYS[k + 5])
   if held then
     rename(held, KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3])
   end

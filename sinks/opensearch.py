@@ -20,6 +20,7 @@ from sinks import HORIZON_SECONDS, SinkConfig, Unfit, drop_of_live
 from sinks._arrow import slices
 from sinks._opensearch_bulk import ANSWER, Verdict, bulk_body, judge, reject
 from sinks._opensearch_checkpoint import Checkpoints
+from sinks._opensearch_faithful import OVERRIDES, ROUTING, Faithful, flatten
 from sinks._opensearch_id import document_ids
 from sinks._opensearch_mapping import mapping_notes
 from sinks._opensearch_read import read, scan
@@ -95,7 +96,7 @@ class Config(SinkConfig):
     @field_validator("settings")
     @classmethod
     def _keeps_guarantees(cls, settings: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        settings = _flatten(settings)
+        settings = flatten(settings)
         for name, why in _REFUSED_SETTINGS.items():
             if name in settings:
                 raise ValueError(f"`{name}` cannot be set: {why}")
@@ -115,6 +116,11 @@ class Config(SinkConfig):
 
     def notes(self, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from (("mapping", what) for what in mapping_notes(self.mapping, document))
+
+    @staticmethod
+    def reaches(place: tuple[str, ...], other: tuple[str, ...]) -> bool:
+        """A generation of `a` has the name `a-1`."""
+        return place[0] == other[0] and re.fullmatch(rf"{re.escape(place[1])}-\d+", other[1]) is not None
 
     def open(self, context: SinkContext) -> OpenSearchSink:
         return OpenSearchSink(self, context)
@@ -152,6 +158,7 @@ class OpenSearchSink:
             retry_seconds=config.retry_seconds,
         )
         self._checkpoints = Checkpoints(self._server, context)
+        self._faithful = Faithful(self._server, config.index, context, strict=config.mapping.get("dynamic") == "strict")
 
     # -- the place ----------------------------------------------------------------------------------------------
 
@@ -164,6 +171,7 @@ class OpenSearchSink:
         if int(version["number"].split(".")[0]) < 2:
             raise SinkMisconfigured(f"OpenSearch {version['number']} is too old", hint="Use 2.x or newer.")
         self._holders()
+        self._faithful.check()
 
     def create(self, generation: int) -> None:
         self._holders()
@@ -176,16 +184,17 @@ class OpenSearchSink:
             settings["auto_expand_replicas"] = "0-1"
         settings |= self._config.settings
         body = {
-            "settings": settings | {"gc_deletes": f"{HORIZON_SECONDS}s"},
-            "mappings": mapping | {"_meta": {"driftless": self._mark(generation)}},
+            "settings": settings | {"gc_deletes": f"{HORIZON_SECONDS}s"} | OVERRIDES,
+            "mappings": mapping | {"_meta": {"driftless": self._mark(generation)}, "_routing": ROUTING},
             "aliases": {self._writes(generation): {"is_hidden": True}},
         }
-        self._server.create(self._name(generation), body)
+        made = self._server.create(self._name(generation), body)
         if self._mark_of(self._name(generation)) != self._mark(generation):
             raise SinkMisconfigured(
                 f"There is an index `{self._name(generation)}` that is not ours",
                 hint="Choose another `index` for this follower, or delete that one.",
             )
+        self._faithful.check_new(self._name(generation), made=made)
         self._checkpoints.create()
 
     def promote(self, generation: int, progress: Progress = in_silence) -> None:  # noqa: ARG002
@@ -212,7 +221,15 @@ class OpenSearchSink:
         holders = self._holders()
         if len(holders) > 1:
             raise SinkMisconfigured(f"Readers of `{self._config.index}` see several generations: {', '.join(holders)}")
-        return int(holders[0].rpartition("-")[2]) if holders else None
+        if not holders:
+            return None
+        number = holders[0].removeprefix(f"{self._config.index}-")
+        if not number.isdecimal():
+            raise SinkMisconfigured(
+                f"The alias `{self._config.index}` leads to `{holders[0]}`, which is not ours",
+                hint="Choose another `index` for this follower, or remove that alias.",
+            )
+        return int(number)
 
     def drop(self, generation: int, *, also_live: bool = False) -> None:
         mark = self._mark_of(self._name(generation))
@@ -341,7 +358,8 @@ class OpenSearchSink:
         if status == 404:
             return None
         (index,) = orjson.loads(answer).values()
-        return index["mappings"].get("_meta", {}).get("driftless", "")
+        meta = index["mappings"].get("_meta")
+        return meta.get("driftless", "") if isinstance(meta, dict) else ""
 
     def _holders(self) -> list[str]:
         """The indices behind the readers' name. Raises where it is, or leads to, something that is not ours."""
@@ -372,18 +390,3 @@ class OpenSearchSink:
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self._config.connections, thread_name_prefix="bulk")
-
-
-def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """`{"index": {"refresh_interval": "5s"}}` and `{"index.refresh_interval": "5s"}` as `{"refresh_interval": "5s"}`.
-
-    `analysis` stays as it is given: its own keys are names that may have dots.
-    """
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        full = f"{prefix}{name}".removeprefix("index.")
-        if isinstance(value, Mapping) and full.partition(".")[0] != "analysis":
-            flat |= _flatten(value, "" if full == "index" else f"{full}.")
-        else:
-            flat[full] = value
-    return flat

@@ -96,6 +96,11 @@ class Config(SinkConfig):
         columns = columns_in(self.key)
         return (parts.netloc.rpartition("@")[2], parts.path.strip("/") or "0", Template.parse(self.key, columns).prefix)
 
+    @staticmethod
+    def reaches(place: tuple[str, ...], other: tuple[str, ...]) -> bool:
+        """Names that start with `a:b:` start with `a:`."""
+        return place[:-1] == other[:-1] and other[-1].startswith(place[-1])
+
     def open(self, context: SinkContext) -> RedisSink:
         return RedisSink(self, context)
 
@@ -155,6 +160,7 @@ class RedisSink:
                 f"Redis has maxmemory-policy {info['maxmemory_policy']}: it would throw documents and versions away",
                 hint="Run `CONFIG SET maxmemory-policy noeviction`, and set it in redis.conf.",
             )
+        self._generations.check()
 
     def create(self, generation: int) -> None:
         """Also raises where a copy beside the live generation would not fit into memory."""
@@ -205,7 +211,7 @@ class RedisSink:
 
     def load(self, generation: int) -> str | None:
         found = self._server.call("HGET", self._names.generation(generation), "checkpoint")
-        return None if found is None else str(found, "utf-8")
+        return None if found is None else str(found, "utf-8", "replace")
 
     def save(self, generation: int, checkpoint: str, *, expected: str | None) -> bool:
         args = [checkpoint] if expected is None else [checkpoint, expected]

@@ -256,6 +256,12 @@ MISTAKES = [
         "its own",
     ),
     (
+        "an index that is a generation's of another follower",
+        "    redis:\n      url: redis://127.0.0.1:56379/0\n      key: product:{id}",
+        "    opensearch: {url: 'http://127.0.0.1:59200', index: products-2}",
+        "22: followers.product-search.opensearch: makes names that `product-cache` of line 27 has: give each its own",
+    ),
+    (
         "an index with capitals",
         "index: products",
         "index: Products*",

@@ -231,11 +231,12 @@ class Pipeline:
 
     def mark(self) -> None:
         """A marker, by which followers know that they have what was put before it, and become live."""
-        content = str(int(time.time() * 1000)).encode().hex()
-        message = {"prefix": names.MARKER_PREFIX, "content": content}
-        record = json.dumps({"op": "m", "message": message, "source": {"lsn": time.time_ns() // 1000}})
+        now = time.time_ns() // 1000
+        record = json.dumps({"op": "m", "source": {"lsn": now, "ts_us": now, "txId": 1}})
         producer = self.kafka.producer()
-        producer.produce(names.message_topic(self.name), record.encode(), names.MARKER_PREFIX.encode())
+        producer.produce(
+            names.message_topic(self.name), record.encode(), json.dumps({"prefix": names.MARKER_PREFIX}).encode()
+        )
         producer.flush(30)
 
     # -- the command --------------------------------------------------------------------------------------------

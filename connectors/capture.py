@@ -10,6 +10,7 @@ from connectors.connector import is_date
 from connectors.objects import drop_trigger
 from connectors.places import Action, Places, bind
 from connectors.snapshot import SnapshotFailed, Snapshots, Wanted
+from connectors.token import emit_marker
 from driftless import names
 from driftless.config import Config
 from driftless.control import State
@@ -181,7 +182,9 @@ class _Taking:
         while True:
             if snapshot is None:
                 facts = table_facts(places.source, self._config.name, table)
-                snapshot = snapshots.begin(name, self.epoch, places.source.emit_marker(), self.why, facts)
+                snapshot = snapshots.begin(
+                    name, self.epoch, emit_marker(places.source, self._config.name), self.why, facts
+                )
                 places.control.write({self._key: snapshot.to_json()})
             try:
                 snapshots.take(name, snapshot.id)

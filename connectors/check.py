@@ -7,10 +7,19 @@ from dataclasses import dataclass
 
 from connectors.catalogue import gone_columns
 from connectors.guard import connector_failed, topic_troubles, troubles, unread
+from connectors.owners import taken
 from connectors.places import Places
 from connectors.postgres import Postgres, captured_tables
-from connectors.relations import column_meetings, meetings, relation_obstacles, table_obstacles, topic_meetings
+from connectors.relations import (
+    column_meetings,
+    meetings,
+    relation_obstacles,
+    table_obstacles,
+    topic_meetings,
+    view_meetings,
+)
 from connectors.rights import missing_rights
+from connectors.token import untrusted
 from connectors.views import view_source
 from driftless import names
 from driftless.config import Config
@@ -144,6 +153,9 @@ def _log(config: Config, places: Places, *, anew: bool) -> Iterator[Finding]:
     existing = places.kafka.topics()
     for name, reason in topic_meetings(config.name, config.source.tables, existing):
         yield Finding(f"{name} {reason}")
+    views = [view for view, declared in config.views.items() if declared.joined]
+    for name, reason in view_meetings(config.name, config.source.tables, views):
+        yield Finding(f"{name} {reason}")
     status, cause = places.connect.state(names.connector(config.name))
     if status == "FAILED":
         # Not fatal: `apply` is what starts it again.
@@ -151,6 +163,8 @@ def _log(config: Config, places: Places, *, anew: bool) -> Iterator[Finding]:
     elif status == "RUNNING" and (said := unread(config.name, places.source, places.kafka)):
         yield Finding(said, fatal=False)
     state = places.control.read() if places.control.topic in existing else State({})
+    for reason in taken(config, places, state, existing):
+        yield Finding(config.at(("name",), reason))
     if state.get("pipeline/identity") is None:
         left = [topic for name in config.source.tables if (topic := names.table_topic(config.name, name)) in existing]
         captures = places.connect.config(names.connector(config.name)) is not None
@@ -162,6 +176,8 @@ def _log(config: Config, places: Places, *, anew: bool) -> Iterator[Finding]:
                 "take it away as docs/getting-started.md says, or give this one another `name`"
             )
         return
+    if said := untrusted(places.source, config.name, state):
+        yield Finding(said, fatal=False)
     for trouble in troubles(config, places.source, places.connect, state):
         yield Finding(str(trouble), planned=anew or not trouble.history)
     publication = names.publication(config.name)

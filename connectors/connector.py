@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from driftless import names, quarantine
@@ -17,6 +18,8 @@ PRINTED = {"IntervalStyle": "postgres", "bytea_output": "hex", "lc_monetary": "C
 INFINITE_DAYS = {"infinity": 2146033979, "-infinity": -2147472691}
 CHUNK_ROWS = 10_000
 """Rows that are read at a time of a table that is added: between two chunks a heartbeat is waited for, at worst."""
+LONGEST_PREFIX = 1_000
+"""Of a logical message, in characters: a table's name and schema take 63 bytes each."""
 HEARTBEAT_MS = 500
 """How often a marker is written when nobody waits for one: bounds how old an idle follower seems."""
 
@@ -70,10 +73,11 @@ def connector_settings(
         "signal.poll.interval.ms": str((1 << 31) - 1),
         "notification.enabled.channels": "sink",
         "notification.sink.topic.name": names.notification_topic(config.name),
-        # Other applications' messages are none of ours.
-        "message.prefix.include.list": f"{names.MARKER_PREFIX}.*",
+        # Other applications' messages are none of ours. Whoever may connect can write one of a gigabyte: the prefix is
+        # bounded here, and the content left behind below, or such a message would stop the connector.
+        "message.prefix.include.list": rf"(?s)^(?!.{{{LONGEST_PREFIX + 1}}}){names.MARKER_PREFIX}.*",
         "heartbeat.interval.ms": str(HEARTBEAT_MS),
-        "heartbeat.action.query": marker_sql(),
+        "heartbeat.action.query": marker_sql(config.name),
         "tombstones.on.delete": "true",
         # The end of each transaction, by which a document of several tables never shows half of one.
         "provide.transaction.metadata": str(any(view.joined for view in config.views.values())).lower(),
@@ -93,12 +97,18 @@ def connector_settings(
         "value.converter.schemas.enable": "false",
         "extended.headers.enabled": "false",
         # A record of a table's topic is the row as it is now, or a tombstone; the rest travels in headers.
-        "transforms": "row",
+        "transforms": "row,message",
         "transforms.row.type": "io.debezium.transforms.ExtractNewRecordState",
         # With `tombstone` the value keeps a schema, and the JSON converter writes the text `null` instead of none.
         "transforms.row.delete.tombstone.handling.mode": "delete-to-tombstone",
         "transforms.row.add.headers": "op:op,source.ts_us:ts,source.lsn:lsn,source.txId:tx,source.sequence:seq",
         "transforms.row.add.headers.prefix": "",
+        "transforms.message.type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
+        "transforms.message.exclude": "message",
+        "transforms.message.predicate": "message",
+        "predicates": "message",
+        "predicates.message.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
+        "predicates.message.pattern": re.escape(names.message_topic(config.name)),
         "errors.tolerance": "none",
     }
     if secret is not None:

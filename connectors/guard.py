@@ -27,6 +27,7 @@ from driftless.views.build import newest_build
 APPLY = "run `driftless apply`: it has the tables read anew, then start the run again"
 REMADE = "`driftless apply` makes it again"
 ANEW = "if source.dsn leads where it should, run `driftless apply --anew`: it has everything read anew from there"
+OTHER = "choose another `name` in sync.yaml, or correct source.dsn if this is meant to be that pipeline"
 UNREAD_SECONDS = 3.0
 """A slot may be free for a moment, as while Debezium connects again."""
 
@@ -97,7 +98,7 @@ def troubles(
     """
     if state.get("pipeline/identity") is None:
         return
-    found = _history(source, state)
+    found = _history(config, source, state)
     if found is None and (before := standing(state)) is not None:
         found = before
     if found is not None:
@@ -142,13 +143,19 @@ def _read(config: Config, connect: Connect | None, state: State) -> _Read:
     return _Read(stored, max(furthest, stored or 0), captures)
 
 
-def _history(source: Postgres, state: State) -> Trouble | None:
+def _history(config: Config, source: Postgres, state: State) -> Trouble | None:
     known, found = state.get("pipeline/identity") or {}, source.identity()
     changed = ", ".join(
         f"{key} was {known.get(key)}, is {value}" for key, value in found.items() if known.get(key) != value
     )
     if not changed:
         return None
+    moved = all(known.get(key) == found[key] for key in ("system_identifier", "database"))
+    if not moved and not source.carried(names.publication(config.name)):
+        # Neither a backup nor a standby: those have all that `apply` made in the source.
+        what = f"another pipeline has the name `{config.name}` in this Kafka, and it is of another database: {changed}"
+        # Not to be kept in the control topic, which is that pipeline's.
+        return Trouble(what, OTHER, renewal=False, history=True)
     what = f"this is not the database that the pipeline was made for: {changed}"
     return Trouble(what, ANEW, history=True)
 

@@ -12,6 +12,7 @@ from connectors.places import Action, Places, bind
 from connectors.postgres import captured_tables
 from connectors.renewal import plan_renewal, remake, stop_by
 from connectors.rights import missing_rights
+from connectors.token import plan_token
 from connectors.views import plan_builds, plan_views_removal
 from driftless import names
 from driftless.config import Config
@@ -38,10 +39,12 @@ def make_plan(config: Config, places: Places, secret: str | None, *, anew: bool 
     renewal = plan_renewal(config, places, state, anew=anew)
     capture = plan_capture(config, places, tables, state, renewed=bool(renewal))
     building, builds = plan_builds(config, places, tables, state, capture.epochs, renewed=bool(renewal))
+    before, after = plan_token(config.name, places, state)
     return [
         *_rights(config, places, tables),
         *_database(config, places, tables, state),
         *_topics(config, places, state, existing),
+        *before,
         *capture.facts,
         *renewal,
         *_connector(config, places, secret, tables, renewed=bool(renewal)),
@@ -51,6 +54,7 @@ def make_plan(config: Config, places: Places, secret: str | None, *, anew: bool 
         *capture.snapshots,
         *plan_views_removal(config, places, state, existing),
         *plan_removal(config, places, state, existing),
+        *after,
     ]
 
 

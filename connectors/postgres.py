@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -16,7 +17,6 @@ from driftless.address import dsn_problem, misread
 from driftless.config import Config
 from driftless.errors import ConfigError, SourceError, SourceUnavailable
 from driftless.lsn import parse_lsn
-from driftless.marker import marker_sql
 from driftless.table import Table, join_name, quoted, quoted_column, split_name
 from driftless.views.sql import SETTINGS
 
@@ -124,6 +124,18 @@ class Postgres:
     def _row(self, query: str, *parameters: object) -> tuple[object, ...] | None:
         with _answers(self.address):
             return self._connection.execute(query.encode(), parameters).fetchone()
+
+    def rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """What a statement gives. Raises SourceError with the server's message."""
+        with _answers(self.address):
+            cursor = self._connection.execute(query.encode(), parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """What is done here until the block ends is committed then, or not at all."""
+        with _answers(self.address), self._connection.transaction():
+            yield
 
     def server(self) -> Server:
         row = self._row(
@@ -354,12 +366,6 @@ class Postgres:
         row = self._row("select extract(epoch from clock_timestamp())::float8")
         assert row is not None
         return float(str(row[0]))
-
-    def emit_marker(self) -> int:
-        """Write a marker into the log; needs no table and no grant. Returns its position."""
-        row = self._row(marker_sql())
-        assert row is not None
-        return parse_lsn(str(row[0]))
 
     def identity(self) -> dict[str, object]:
         """What the pipeline's log rests on: another server, or another history of this one, has another identity."""

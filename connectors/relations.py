@@ -147,6 +147,16 @@ def topic_meetings(pipeline: str, tables: Iterable[str], existing: Iterable[str]
             yield name, f"would have the topic {topic}, which Kafka does not allow beside {stranger}"
 
 
+def view_meetings(pipeline: str, tables: Iterable[str], views: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(captured table, why not) where its topic would be one that a build of a view may have."""
+    builds = {view: _metric(names.view_topic(pipeline, view, 0)).removesuffix("0") for view in views}
+    for name in sorted(tables):
+        topic = _metric(names.table_topic(pipeline, name))
+        for view, start in builds.items():
+            if topic.startswith(start) and topic.removeprefix(start).isdecimal():
+                yield name, f"would share a topic with the view {view}: give the view another name"
+
+
 def _metric(topic: str) -> str:
     """The name under which Kafka counts a topic."""
     return topic.replace(".", "_")

@@ -19,13 +19,14 @@ from driftless.errors import SourceError
 from driftless.kafka import Kafka
 from driftless.reading import newest_reading
 from driftless.registry import another_topic, registered_log
+from driftless.trust import TRUST, Trust
 
 STOP_SECONDS = 60.0
 
 
 def plan_renewal(config: Config, places: Places, state: State, *, anew: bool) -> list[Action]:
     """What has all tables read anew, where that is called for or wanted. It leaves the connector stopped."""
-    found = [t for t in troubles(config, places.source, places.connect, state) if t.renewal]
+    found = [t for t in troubles(config, places.source, places.connect, state) if t.renewal or (anew and t.history)]
     if not found and anew and places.connect.config(names.connector(config.name)) is not None:
         found = [Trouble("this was asked for")]
     if not found:
@@ -50,6 +51,8 @@ def _renew(config: Config, places: Places, trouble: Trouble) -> Callable[[], Non
         state = places.control.read()
         identity = {**places.source.identity(), "history": history(state) + 1}
         facts = {**_withdrawn(state), **_awaited(places.kafka, config.name, state), **_cut(places.kafka, state)}
+        if trouble.history and state.get(TRUST) is not None:
+            facts[TRUST] = Trust.of(config.name, state).in_another_history().to_json()
         forgotten = dict.fromkeys((RENEWAL, WATCHED, UNWATCHED))
         places.control.write({**facts, "pipeline/identity": identity, **forgotten})
 

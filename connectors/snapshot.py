@@ -13,11 +13,13 @@ from connectors.connect import Connect
 from connectors.connector import java_pattern
 from connectors.postgres import Postgres
 from driftless import names
+from driftless.control import Control
 from driftless.errors import SourceError
 from driftless.kafka import Kafka, Offsets
-from driftless.marker import Marker, Truncation, parse_message
-from driftless.reading import newest_reading
+from driftless.marker import Marker, Stranger, Truncation
+from driftless.reading import newest_reading, notification
 from driftless.table import split_name
+from driftless.trust import Trust
 
 BEGIN_SECONDS = 30.0
 """How long a connector that runs may take to begin what it was asked for; then it is asked once more."""
@@ -104,11 +106,12 @@ class Snapshots:
                 )
             time.sleep(POLL_SECONDS)
 
-    def _messages(self, begin: int) -> Iterator[Marker | Truncation | None]:
+    def _messages(self, begin: int) -> Iterator[Marker | Truncation | Stranger | None]:
         topic = names.message_topic(self._pipeline)
         begin = max(begin, self._kafka.beginnings(topic, 1)[0])
+        trust = Trust.of(self._pipeline, Control(self._kafka, self._pipeline).read())
         for message in self._kafka.read_to_end(topic, begin=begin, isolation="read_committed"):
-            yield parse_message(message.value() or b"{}", message.timestamp()[1] / 1000)
+            yield trust.parse(message.key(), message.value(), message.timestamp()[1] / 1000)
 
     def again(self, table: str, only: str) -> None:
         """Have the rows that fulfil a condition read once more, in order with their changes, in no new epoch."""
@@ -125,7 +128,7 @@ class Snapshots:
         while True:
             for message in self._kafka.read_to_end(topic, begin=offset, isolation="read_committed"):
                 offset = (message.offset() or 0) + 1
-                told: dict[str, Any] = json.loads(message.value() or b"{}")
+                told = notification(message.value())
                 if str(told.get("id")).rpartition("/")[0] == snapshot:
                     heard_at, patience = time.monotonic(), RESUME_SECONDS if told_before else STILL_SECONDS
                     if self._is_over(table, told):

@@ -10,12 +10,14 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from driftless import names
 from driftless.errors import SourceError
 from driftless.kafka import TIMEOUT, Kafka, Setting, kafka_error, produce
+from driftless.shapes import parse
 
 SETTINGS = {
     "cleanup.policy": "compact",
@@ -152,14 +154,27 @@ def history(state: State) -> int:
 
 
 def absorb(facts: dict[str, Fact], message: Message) -> None:
-    """Take one record of the topic in."""
-    key, value = message.key(), message.value()
-    if key is None:
+    """Take one record of the topic in. One that is none of ours changes no fact; it is counted as one of its own."""
+    time, offset = message.timestamp()[1] / 1000, message.offset() or 0
+    try:
+        key, value = parse(message.key() or b"", message.value())
+    except ValueError as exc:
+        _count(facts, time, offset, str(exc))
         return
     if value is None:
-        facts.pop(key.decode(), None)
+        facts.pop(key, None)
     else:
-        facts[key.decode()] = Fact(json.loads(value), message.timestamp()[1] / 1000, message.offset() or 0)
+        facts[key] = Fact(value, time, offset)
+
+
+STRANGE = "strangers/control"
+"""The fact that says how many strange records this topic holds. It is made as the topic is read, and never written."""
+
+
+def _count(facts: dict[str, Fact], time: float, offset: int, why: str) -> None:
+    known: dict[str, Any] = facts[STRANGE].value if STRANGE in facts else {"count": 0, "since": time}
+    counted = {"count": known["count"] + 1, "since": known["since"], "last": time, "why": why, "end": offset, "by": ""}
+    facts[STRANGE] = Fact(counted, time, offset)
 
 
 def encode(value: dict[str, object] | None) -> bytes | None:

@@ -2,15 +2,15 @@
 
 Transactional messages arrive on the message topic in commit order; non-transactional ones overtake transactions.
 So when a marker has been read, every commit at or before its LSN has been written to Kafka.
+
+Everybody who may connect to a database may write such messages: driftless/trust.py says which of them are ours.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from driftless import names
-from driftless.table import join_name
 
 
 @dataclass(frozen=True)
@@ -23,33 +23,30 @@ class Marker:
 
 @dataclass(frozen=True)
 class Truncation:
-    """A TRUNCATE of a table, as its trigger told. `time`: seconds since 1970 at which Kafka got to know of it."""
+    """A TRUNCATE of a table, as its trigger reported it. `time`: seconds since 1970 at which Kafka learned of it."""
 
     table: str
     lsn: int
     time: float
 
 
-def marker_sql() -> str:
-    """The statement that writes a marker and returns its position: needs no table and no grant."""
+@dataclass(frozen=True)
+class Stranger:
+    """A message that is addressed to this pipeline and is not its own. `why`: in words, and nothing that it holds."""
+
+    why: str
+
+
+def marker_sql(pipeline: str) -> str:
+    """The statement that writes a marker and returns its position; no row where the pipeline has no token.
+
+    The server reads the token: neither Connect's settings nor a log of statements shows it.
+    """
     return (
-        f"select pg_logical_emit_message(true, '{names.MARKER_PREFIX}', "
-        "(extract(epoch from clock_timestamp()) * 1000)::bigint::text)::text"
+        f"select pg_logical_emit_message(true, '{names.message_prefix(pipeline)}' || token, '')::text "
+        f"from {names.TOKENS} where pipeline = '{pipeline}'"
     )
 
 
-def parse_message(value: bytes, time: float) -> Marker | Truncation | None:
-    """What a record of the message topic is, written at `time`; None for somebody else's message.
-
-    Debezium gives the content as hexadecimal, as `binary.handling.mode` says.
-    """
-    record = json.loads(value)
-    if record.get("op") != "m":
-        return None
-    prefix, lsn = record["message"]["prefix"], int(record["source"]["lsn"])
-    content = bytes.fromhex(record["message"]["content"]).decode()
-    if prefix == names.MARKER_PREFIX:
-        return Marker(lsn, int(content) / 1000)
-    if prefix.startswith(names.TRUNCATE_PREFIX):
-        return Truncation(join_name(*json.loads(content)), lsn, time)
-    return None
+PLAIN_MARKER_SQL = f"select pg_logical_emit_message(true, '{names.MARKER_PREFIX}', '')::text"
+"""The same for a pipeline that has no token yet."""

@@ -83,11 +83,19 @@ def unavailable(pipeline: str) -> str:
     return f"__driftless_unavailable_{hashlib.sha256(pipeline.encode()).hexdigest()[:16]}"
 
 
+def message_prefix(pipeline: str) -> str:
+    """What the prefix of a pipeline's logical messages begins with. Its token follows, and for a TRUNCATE `:` and the
+    table, so that compaction keeps the newest of each.
+    """
+    return f"{MARKER_PREFIX}:{pipeline}:"
+
+
 MARKER_PREFIX = "driftless"
-"""The prefix of the logical messages that are markers."""
+"""The prefix of markers without a token, as older versions wrote them; of every other message, the beginning."""
 TRUNCATE_PREFIX = "driftless.truncate."
-"""What the prefix of a message that tells of a TRUNCATE begins with; the table's name follows, so that compaction
-keeps the newest of each."""
+"""What the prefix of a TRUNCATE's message without a token begins with; the table's name follows."""
 TRUNCATE_TRIGGER = "driftless_truncate"
 SCHEMA = "driftless"
 """Where in the source everything is that driftless makes there, but for triggers."""
+TOKENS = f"{SCHEMA}.tokens"
+"""The table of the source that holds each pipeline's token."""

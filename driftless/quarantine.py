@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
@@ -45,13 +46,15 @@ class QuarantineLog:
         if self._kafka.topic(self.topic) is None:
             return
         for message in self._kafka.read_to_end(self.topic):
-            who, number, key = place = _place(message)
-            if follower not in (None, who) or generation not in (None, number):
+            place = held_place(message.key())
+            if place is None or follower not in (None, place[0]) or generation not in (None, place[1]):
                 continue
-            found.pop(place, None)
             value = message.value()
-            if value is not None:
-                found[place] = Held(who, number, key, **json.loads(value))
+            held = None if value is None else held_of(place, value)
+            if value is None or held is not None:
+                found.pop(place, None)
+            if held is not None:
+                found[place] = held
         yield from found.values()
 
     def write(
@@ -82,6 +85,27 @@ class QuarantineLog:
             raise SourceError(f"{self.topic}: {left} records could not be written in {TIMEOUT:.0f} s")
 
 
-def _place(message: Message) -> tuple[str, int, str]:
-    follower, generation, key = json.loads(message.key() or b"[]")
-    return follower, generation, key
+Place = tuple[str, int, str]
+"""Follower, generation, and the document's key."""
+
+
+def held_place(key: bytes | None) -> Place | None:
+    """Which document a record is of; None for a stranger's."""
+    try:
+        follower, generation, name = json.loads(key or b"")
+    except (ValueError, TypeError, RecursionError):
+        return None
+    if isinstance(follower, str) and type(generation) is int and isinstance(name, str):
+        return follower, generation, name
+    return None
+
+
+def held_of(place: Place, value: bytes) -> Held | None:
+    """The document that a record holds back; None for a stranger's."""
+    try:
+        facts = json.loads(value)
+        held = Held(*place, **facts)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    known = type(held.version) is int and isinstance(held.reason, str) and type(held.time) in (int, float)
+    return held if known and isfinite(held.time) else None

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from typing import Any
 
 from driftless import names
 from driftless.kafka import Kafka
+
+_LATEST = 1 << 46
+"""Milliseconds since 1970 beyond which no clock is right."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +28,21 @@ class Reading:
     ended: float | None = None
 
 
-def next_reading(known: Reading | None, value: bytes) -> Reading | None:
-    """The newest reading once this record of the notification topic is known."""
-    told = json.loads(value)
+def notification(value: bytes | None) -> dict[str, Any]:
+    """A record of the notification topic; empty for one that Debezium cannot have written."""
+    try:
+        told = json.loads(value or b"")
+    except (ValueError, RecursionError):
+        return {}
+    known = isinstance(told, dict) and isinstance(told.get("type"), str) and isinstance(told.get("aggregate_type"), str)
+    time, more = (told.get("timestamp"), told.get("additional_data")) if known else (None, None)
+    known = known and isinstance(time, int) and 0 <= time < _LATEST and isinstance(more, dict | None)
+    return told if known else {}
+
+
+def next_reading(known: Reading | None, value: bytes | None) -> Reading | None:
+    """The newest reading once this record of the notification topic is known; a stranger's changes nothing."""
+    told = notification(value)
     if told.get("aggregate_type") != "Initial Snapshot":
         return known
     at = told["timestamp"] / 1000
@@ -41,5 +57,5 @@ def newest_reading(kafka: Kafka, pipeline: str) -> Reading | None:
     """The newest that is told. None where there never was one, or it is so old that the topic has forgotten it."""
     reading = None
     for message in kafka.read_to_end(names.notification_topic(pipeline), isolation="read_committed"):
-        reading = next_reading(reading, message.value() or b"{}")
+        reading = next_reading(reading, message.value())
     return reading

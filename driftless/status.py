@@ -11,6 +11,7 @@ from driftless.control import UNWATCHED, State
 from driftless.lsn import format_lsn, parse_lsn
 from driftless.names import view_lease
 from driftless.request import is_running
+from driftless.strangers import warnings
 from driftless.views.build import newest_number, standings
 
 
@@ -28,6 +29,7 @@ class SourceStatus:
     time: float | None = None
     changed: Mapping[str, str] = field(default_factory=dict)
     troubles: Sequence[str] = ()
+    warnings: Sequence[str] = ()
 
 
 def status(config: Config, state: State, source: SourceStatus, now: float) -> dict[str, Any]:
@@ -45,6 +47,7 @@ def status(config: Config, state: State, source: SourceStatus, now: float) -> di
             "trouble": "; ".join(source.troubles) or None,
             "unwatched_lsn": _unwatched(state, followers),
         },
+        "warnings": [*source.warnings, *warnings(state)],
         "views": views,
         "followers": followers,
     }

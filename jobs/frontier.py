@@ -14,10 +14,13 @@ from math import inf
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from driftless import names
+from driftless.control import Control, State
 from driftless.errors import SourceError
 from driftless.kafka import Kafka, Offsets
-from driftless.marker import Marker, Truncation, parse_message
+from driftless.marker import Marker, Stranger, Truncation
 from driftless.registry import TopicLog
+from driftless.strangers import Tally
+from driftless.trust import Trust
 from jobs.hanging import OPEN_SECONDS, Hanging
 from jobs.readings import Readings
 
@@ -98,6 +101,9 @@ class FrontierReader(threading.Thread):
         self._hanging = Hanging(kafka, {self._topic: 1, names.notification_topic(pipeline): 1})
         self._failing_at = 0.0
         self._ended = threading.Event()
+        self._control = Control(kafka, pipeline)
+        self._trust: Trust | None = None
+        self._distrusted = threading.Event()
         self.held_up = ""
         """Why nobody can claim a further position, where that has been so for long."""
 
@@ -138,6 +144,12 @@ class FrontierReader(threading.Thread):
         """Whether a log's table is being, or has been, read anew since its newest epoch began."""
         return not self._readings.covers(log.topic, log.newest.read)
 
+    def heed(self, state: State) -> None:
+        """Judge all messages once more where the pipeline believes others now. `state`: of the control topic."""
+        trust = self._trust
+        if trust is not None and trust != Trust.of(self._pipeline, state):
+            self._distrusted.set()
+
     def stop(self) -> None:
         self._ended.set()
 
@@ -162,11 +174,16 @@ class FrontierReader(threading.Thread):
         self.held_up = held_up
 
     def _read(self, consumer: Consumer) -> None:
+        state = self._control.read()
+        trust = Trust.of(self._pipeline, state)
+        tally = Tally.of("messages", state, trust.digest)
+        self._distrusted.clear()
+        self._trust = trust
         # From the first record: a TRUNCATE of long ago counts too, and the newest marker that is there already, so that
         # a follower can be built while the source is down. Compaction keeps the topic short.
         consumer.assign([TopicPartition(self._topic, 0, self._kafka.beginnings(self._topic, 1)[0])])
         marker, written = None, 0.0
-        while not self._ended.is_set():
+        while not self._ended.is_set() and not self._distrusted.is_set():
             first = consumer.poll(0.2)
             # `consume` would wait for as many as it is asked for.
             messages = [] if first is None else [first, *consumer.consume(1000, 0)]
@@ -175,7 +192,7 @@ class FrontierReader(threading.Thread):
                 if error is not None and not error.retriable():
                     raise SourceError(f"{self._topic}: {error.str()}")
             good = [m for m in messages if m.error() is None]
-            found = [parse_message(m.value() or b"{}", m.timestamp()[1] / 1000) for m in good]
+            found = [trust.parse(m.key(), m.value(), m.timestamp()[1] / 1000) for m in good]
             with self._lock:
                 for told in found:
                     if isinstance(told, Truncation):
@@ -183,9 +200,12 @@ class FrontierReader(threading.Thread):
             for told, message in zip(found, good, strict=True):
                 if isinstance(told, Marker):
                     marker, written = told, message.timestamp()[1] / 1000
+                elif isinstance(told, Stranger):
+                    tally.add(message.offset() or 0, message.timestamp()[1] / 1000, told.why)
             if self._readings.hear():  # all that was told before the marker is known
                 self._tell(marker, written)
                 marker = None
+            tally.write(self._control)
             if not self._failing_at:
                 self._say(self._hanging.held_up(self.held_up))
 

@@ -13,7 +13,7 @@ from driftless.control import Control
 from driftless.kafka import Kafka, Offsets
 from driftless.reading import Reading, next_reading
 from driftless.registry import TopicLog
-from jobs.truncation import DECIDED_SECONDS
+from jobs.truncation import DECIDED_SECONDS, header_lsn
 
 _log = logging.getLogger(__name__)
 WHY = "the connector has read all tables anew"
@@ -44,7 +44,7 @@ class Readings:
         begin = self._heard if self._heard <= end else 0
         begin = max(begin, self._kafka.beginnings(self._topic, 1)[0])
         for message in self._kafka.read_to_end(self._topic, begin=begin, isolation="read_committed"):
-            self._newest = next_reading(self._newest, message.value() or b"{}")
+            self._newest = next_reading(self._newest, message.value())
         self._heard = end
         return end >= written
 
@@ -98,8 +98,8 @@ class Readings:
         for p, floor in floors.items():
             message = self._first(log, p, floor, ends[p])
             headers = dict((message and message.headers()) or [])
-            if headers.get("op") == b"r" and headers.get("lsn"):
-                return int(headers["lsn"] or 0)
+            if headers.get("op") == b"r" and (lsn := header_lsn(headers)):
+                return lsn
         return 0
 
     def _first(self, log: TopicLog, partition: int, begin: int, end: int) -> Message | None:

@@ -121,7 +121,7 @@ class Runner:
                 followers.append(follower)
             frontiers.start()
             ending.callback(frontiers.stop)
-            self._watch(followers, reader, until_lsn, until_caught_up, until)
+            self._watch(followers, reader, frontiers, until_lsn, until_caught_up, until)
         standing = [p for f in followers if not f.removed for p in f.progress]
         errors = [p.error for p in standing if p.error is not None]
         if errors and not self._done:
@@ -136,6 +136,7 @@ class Runner:
         self,
         followers: list[Follower | Viewer],
         reader: ControlReader,
+        frontiers: FrontierReader,
         until_lsn: int | None,
         until_caught_up: bool,
         until: Callable[[State], bool],
@@ -152,6 +153,7 @@ class Runner:
                 self._halted = SourceError("all tables are read anew", hint="start the run again")
                 for progress in (p for p in self.progress if isinstance(p, Progress)):
                     progress.marker = None  # changes are missing before it
+            frontiers.heed(reader.state)
             for f in followers:
                 if self._halted is not None:
                     f.halt(self._halted)

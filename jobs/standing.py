@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from driftless.errors import SyncError
@@ -131,12 +132,29 @@ class Checkpoint:
         return json.dumps({**vars(self), "positions": positions, "marker": marker, "leaders": leaders})
 
     @classmethod
-    def from_text(cls, text: str) -> Checkpoint:
-        data: dict[str, Any] = json.loads(text)
-        marker = None if data["marker"] is None else Marker(*data["marker"])
-        positions = {int(p): offset for p, offset in data["positions"].items()}
-        leaders = {int(p): leader for p, leader in data.get("leaders", {}).items()}
-        return cls(**{**data, "positions": positions, "marker": marker, "leaders": leaders})
+    def from_text(cls, text: str) -> Checkpoint | None:
+        """None for a text that is none of ours: the store then has no checkpoint."""
+        try:
+            data: dict[str, Any] = json.loads(text)
+            marker = None if data["marker"] is None else Marker(*data["marker"])
+            positions = {int(p): offset for p, offset in data["positions"].items()}
+            leaders = {int(p): leader for p, leader in data.get("leaders", {}).items()}
+            found = cls(**{**data, "positions": positions, "marker": marker, "leaders": leaders})
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            return None
+        return found if found._holds() else None
+
+    def _holds(self) -> bool:
+        """Whether everything is of its type."""
+        numbers = [self.token, self.history, *self.positions.values(), *self.leaders.values()]
+        times = [self.at_head, *([] if self.marker is None else [self.marker.lsn, self.marker.time])]
+        return (
+            all(type(number) is int for number in numbers)
+            and all(type(time) in (int, float) and isfinite(time) for time in times)
+            and isinstance(self.topic_id, str)
+            and isinstance(self.built, bool)
+            and isinstance(self.unvouched, bool)
+        )
 
 
 def told(error: SyncError) -> str:

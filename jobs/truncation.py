@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from driftless.errors import SourceError, SourceUnavailable
@@ -53,5 +55,10 @@ def truncated(kafka: Kafka, log: TopicLog, truncation: Truncation) -> TopicLog:
 
 def _lsn(message: Message) -> int:
     """The position of a record's change. A tombstone may have none; the row it deletes has."""
-    value = dict(message.headers() or []).get("lsn")
-    return int(value) if value else 0
+    return header_lsn(dict(message.headers() or []))
+
+
+def header_lsn(headers: Mapping[str, bytes | str | None]) -> int:
+    """The position that a record's headers name; 0 where they name none that Debezium could have written."""
+    value = headers.get("lsn") or b""
+    return int(value) if value.isdigit() and len(value) < 20 else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from driftless.control import State
 from driftless.errors import SourceUnavailable
 from driftless.kafka import Kafka, Offsets
 from driftless.marker import Marker
@@ -24,8 +24,14 @@ class Message:
     def error(self) -> None:
         return None
 
+    def key(self) -> bytes:
+        return b'{"prefix": "driftless"}'
+
     def value(self) -> bytes:
-        return b"{}"
+        return b'{"op": "m", "source": {"lsn": 7, "ts_us": 5000000, "txId": 1}}'
+
+    def offset(self) -> int:
+        return 0
 
     def timestamp(self) -> tuple[int, int]:
         return 1, 5000
@@ -78,7 +84,6 @@ def soon(true: Callable[[], bool]) -> bool:
 def test_readings_that_cannot_be_accounted_for_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """While a transaction is open in the log of one table, the followers of all others wait too."""
     monkeypatch.setattr(frontier, "OPEN_SECONDS", 0.5)
-    monkeypatch.setattr(frontier, "parse_message", lambda value, at: Marker(json.loads(value).get("lsn", 7), at))
     reader = FrontierReader(cast("Kafka", Brokers()), "shop")
     open_still = [SourceUnavailable("shop.items: a transaction is still open after 0.5 s")]
 
@@ -87,6 +92,7 @@ def test_readings_that_cannot_be_accounted_for_are_told(monkeypatch: pytest.Monk
         if open_still:
             raise open_still[0]
 
+    monkeypatch.setattr(cast("Any", reader)._control, "read", lambda: State({}))
     readings = cast("Any", reader)._readings
     monkeypatch.setattr(readings, "hear", lambda: True)
     monkeypatch.setattr(readings, "account", account)

@@ -30,9 +30,11 @@ class Waiter:
         `lsn` is what `pg_current_wal_lsn()` gave after the commit; without it, everything that is committed now.
         False after `timeout` seconds.
         """
+        from connectors.token import emit_marker
+
         names = chosen(self._config, list(followers))
         target = self._source.lsn() if lsn is None else parse_lsn(lsn)
-        return not self._positions.wait(names, target, timeout, self._source.emit_marker)
+        return not self._positions.wait(names, target, timeout, lambda: emit_marker(self._source, self._config.name))
 
     def close(self) -> None:
         self._positions.close()

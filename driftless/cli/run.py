@@ -117,13 +117,14 @@ def spark_jars() -> Sequence[Path]:
 
 def _position_to_reach(config: Config) -> int | None:
     """A marker written now, when source and connector work: all that is committed comes before it."""
+    from connectors.token import emit_marker
     from driftless import names
 
     try:
         with reach(config) as places:
             state, _ = places.connect.state(names.connector(config.name))
             if state == "RUNNING":
-                lsn: int = places.source.emit_marker()
+                lsn: int = emit_marker(places.source, config.name)
                 return lsn
             say(f"the connector is {state}: following to the log's end as it is")
     except SourceError as exc:

@@ -31,6 +31,7 @@ def _facts(config: Config) -> dict[str, Any]:
     """The facts of `status`. A source that cannot be reached leaves its own part empty and is told on stderr."""
     from connectors.catalogue import changes
     from connectors.postgres import Postgres
+    from connectors.token import untrusted
     from connectors.watched import heed
     from driftless import names
 
@@ -48,6 +49,7 @@ def _facts(config: Config) -> dict[str, Any]:
                 postgres.clock(),
                 dict(changes(config, postgres, state)),
                 list(_source_troubles(config, control.kafka, postgres, state)),
+                list(filter(None, [untrusted(postgres, config.name, state)])),
             )
     except SourceUnavailable as exc:
         say(str(exc))
@@ -117,6 +119,7 @@ def _shown(facts: dict[str, Any]) -> Group:
             "changes would be missing; `driftless verify` proves that none are"
         )
     lines += [f"{table} changed: {reason}; see `driftless plan`" for table, reason in changed]
+    lines += facts["warnings"]
     lines += [_built(view) for view in facts["views"] if "trouble" in view]
     lines += [f"{follower['name']}: {follower['trouble']}" for follower in facts["followers"] if follower["trouble"]]
     return Group(_grid(facts), *map(Text, lines))
@@ -182,6 +185,7 @@ def wait(
     Example: `driftless wait --lsn 0/1A2B3C8 product-search --timeout 10`
     """
     from connectors.postgres import Postgres
+    from connectors.token import emit_marker
     from driftless.wait import Positions
 
     config = load(file)
@@ -191,7 +195,7 @@ def wait(
         raise ConfigError(f"--lsn: {exc}") from None
     followers = chosen(config, [follower] if follower else [])
     with Postgres(config.source.dsn) as source, Positions(control_of(config)) as positions:
-        late = positions.wait(followers, target, timeout, source.emit_marker)
+        late = positions.wait(followers, target, timeout, lambda: emit_marker(source, config.name))
     if as_json:
         print(json.dumps({"lsn": lsn, "late": late}))
     elif late:

@@ -151,6 +151,7 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
     from connectors.moment import moment
     from connectors.postgres import Postgres
     from connectors.snapshot import Snapshots
+    from connectors.token import emit_marker
     from driftless.cli.subjects import Subjects
     from driftless.verify.proof import Means, Proof
     from driftless.verify.reached import Reached
@@ -169,7 +170,7 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
         ending.callback(stop, spark)
         steps: list[Step] = []
         ending.enter_context(show(steps, err))
-        taken = Source(partial(moment, config.source.dsn, asked.patience), source.emit_marker)
+        taken = Source(partial(moment, config.source.dsn, asked.patience), partial(emit_marker, source, config.name))
         reached = ending.enter_context(Reached(control, asked.timeout, say))
         connect = Connect(config.connect.url)
         again = Snapshots(config.name, source, control.kafka, connect, say).again

@@ -12,8 +12,9 @@ from driftless.control import Control, State
 from driftless.errors import SourceError
 from driftless.kafka import TIMEOUT
 from driftless.lsn import format_lsn, parse_lsn
-from driftless.marker import Marker, parse_message
+from driftless.marker import Marker
 from driftless.request import ControlReader, is_running
+from driftless.trust import Trust
 from driftless.verify.subject import Target
 
 MARKER_SECONDS = 60.0
@@ -56,7 +57,8 @@ class Reached:
                 error = message.error()
                 if error is not None and not error.retriable():
                     raise SourceError(f"{self._topic}: {error.str()}")
-                told = None if error is not None else parse_message(message.value() or b"{}", 0.0)
+                trust = Trust.of(self._control.pipeline, self._reader.state)
+                told = None if error is not None else trust.parse(message.key(), message.value(), 0.0)
                 if isinstance(told, Marker):
                     self._newest = max(self._newest, told.lsn)
             elif time.monotonic() > deadline:

@@ -61,7 +61,7 @@ class CutReader:
             for message in messages:
                 error = message.error()
                 if error is None:
-                    newest = _end(message.value() or b"{}") or newest
+                    newest = transaction_end(message.value()) or newest
                 elif not error.retriable():
                     raise SourceError(f"{self._topic}: {error.str()}")
             messages = self._consumer.consume(1_000, 0)
@@ -75,8 +75,13 @@ class CutReader:
         self._consumer.close()
 
 
-def _end(value: bytes) -> Marker | None:
-    record = json.loads(value)
-    if record.get("status") != "END":
+def transaction_end(value: bytes | None) -> Marker | None:
+    """Where a transaction ended; None for its beginning, and for what Debezium cannot have written."""
+    try:
+        record = json.loads(value or b"")
+        if record["status"] != "END":
+            return None
+        tx, _, lsn = record["id"].rpartition(":")
+        return Marker(int(lsn), int(record["ts_ms"]) / 1000) if tx.isdecimal() and lsn.isdecimal() else None
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
         return None
-    return Marker(int(record["id"].rpartition(":")[2]), record["ts_ms"] / 1000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -45,11 +45,12 @@ class Publisher:
             self._producer.commit_transaction(TIMEOUT)
 
     def published(self) -> Iterator[tuple[str, str | None]]:
-        """Every document that has been published, key by key, newest last."""
+        """Every document that has been published, key by key, newest last. A key that is no text is a stranger's."""
         for message in self._kafka.read_to_end(self._topic, partitions=self._partitions, isolation="read_committed"):
             key, value = message.key(), message.value()
-            assert key is not None
-            yield key.decode(), None if value is None else value.decode()
+            with suppress(UnicodeDecodeError):
+                if key is not None:
+                    yield key.decode(), None if value is None else value.decode(errors="replace")
 
     @contextmanager
     def _told(self) -> Iterator[None]:

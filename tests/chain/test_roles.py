@@ -86,7 +86,10 @@ def test_after_what_plan_prints_the_role_needs_no_more(pipeline: Pipeline, sourc
         'alter table "closed"."things" replica identity full;',
         'alter table "public"."people" replica identity full;',
         "create schema if not exists driftless;",
+        "create table if not exists driftless.tokens (pipeline text primary key, token text not null);",
+        "revoke all on driftless.tokens from public;",
         ANY,  # the function that the triggers call
+        "revoke execute on function driftless.truncated() from public;",
         *(
             statement
             for table in ('"closed"."things"', '"public"."numbers"', '"public"."people"')
@@ -98,9 +101,12 @@ def test_after_what_plan_prints_the_role_needs_no_more(pipeline: Pipeline, sourc
         ),
         f'create table if not exists "driftless"."{signals}" (id text primary key, type text not null, data text);',
         f'grant usage on schema driftless to "{ROLE}";',
+        f'grant select on driftless.tokens to "{ROLE}";',
         f'grant select, insert on "driftless"."{signals}" to "{ROLE}";',
         f'create publication {publication} for table "closed"."things", "driftless"."{signals}", "public"."numbers", '
         '"public"."people";',
+        f"insert into driftless.tokens values ('{pipeline.name}', replace(gen_random_uuid()::text, '-', '')) "
+        "on conflict do nothing;",
     ]
     for statement in printed.out.splitlines():
         source.execute(statement.encode())

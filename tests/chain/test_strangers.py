@@ -1,0 +1,229 @@
+"""Messages in the source's log that strangers write: skipped, counted, and no follower notices them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from confluent_kafka import Producer
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from tests import topic
+from tests.chain.conftest import MakePipeline, in_step, running
+from tests.compare import OpenSearch, View
+from tests.machine import until
+from tests.pipeline import Pipeline
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
+
+ROWS = 300
+ROLE = f"guest_{uuid.uuid4().hex[:8]}"
+MESSAGE = "select pg_logical_emit_message(%s, %s, %s::text)"
+
+
+@pytest.fixture(scope="module")
+def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
+    """A view of one table, and one that is published at cuts alone: so all topics of a pipeline are in use."""
+    source.execute("create table items (id int primary key, name text)")
+    source.execute("insert into items select n, 'item ' || n from generate_series(1, %s) n", (ROWS,))
+    pipeline = make_pipeline(View("item", "public.items"))
+    pipeline.sync["views"]["whole"] = {"root": "public.items", "atomic": True}
+    pipeline.follow("whole-cache", View("whole", "public.items"), {"redis": {}})
+    pipeline.apply()
+    in_step(pipeline)
+    return pipeline
+
+
+@pytest.fixture(scope="module")
+def guest(source: psycopg.Connection, module_database: str) -> Iterator[psycopg.Connection]:
+    """A role that may connect, and was given nothing."""
+    name = sql.Identifier(ROLE)
+    source.execute(sql.SQL("create role {} login password 'plain'").format(name))
+    with psycopg.connect(make_conninfo(module_database, user=ROLE, password="plain"), autocommit=True) as connection:  # noqa: S106
+        yield connection
+    source.execute(sql.SQL("drop role {}").format(name))
+
+
+def connector(pipeline: Pipeline) -> str:
+    """What Connect says of the connector's task."""
+    connect = OpenSearch(pipeline.endpoints.connect, "")
+    tasks = connect.call("GET", f"/connectors/driftless-{pipeline.name}/status")["tasks"]
+    return str(tasks[0]["state"]) if tasks else ""
+
+
+def counted(pipeline: Pipeline) -> int:
+    """How many strange messages `status` reports."""
+    fact = [
+        value
+        for key, value in topic.records(pipeline.endpoints.kafka, f"{pipeline.name}.control")
+        if key == b"strangers/messages"
+    ]
+    return int(json.loads(fact[-1] or b"{}")["count"]) if fact else 0
+
+
+def in_log(pipeline: Pipeline, prefix: bytes) -> bool:
+    """Whether the connector has brought a message with such a prefix."""
+    return any(prefix in (key or b"") for key, _ in topic.records(pipeline.endpoints.kafka, f"{pipeline.name}.message"))
+
+
+def test_messages_of_a_role_that_may_only_connect_change_nothing(
+    pipeline: Pipeline, guest: psycopg.Connection, source: psycopg.Connection
+) -> None:
+    job = running(pipeline)
+    ours, plain = f"driftless:{pipeline.name}:", "driftless.truncate.public.items"
+    strange = [
+        (True, "driftless", "hello"),
+        (True, "driftless", "99999999999999"),
+        (False, "driftless", "1"),
+        (True, plain, '["public", "items"]'),
+        (False, plain, '["public", "items"]'),
+        (True, "driftless.truncate.", "[]"),
+        (True, f"{ours}0123456789abcdef", ""),
+        (True, f'{ours}0123456789abcdef:["public", "items"]', ""),
+        (True, f"{ours}:[", "{"),
+        (False, ours, "\\u0000"),
+        # The connector would stop at a record of this size, were the content in it.
+        (True, f"{ours}large", "x" * 20_000_000),
+    ]
+    for message in strange:
+        guest.execute(MESSAGE, message)
+    # Not addressed to this pipeline, or not even to driftless.
+    for prefix in ("driftless:another:0123", "driftlessly", "driftless:" + "x" * 2_000_000, "app"):
+        guest.execute(MESSAGE, (True, prefix, "hello"))
+    source.execute("insert into items values (1000, 'later')")
+    pipeline.assert_in_step()
+    assert {name: len(store.documents()) for name, store in pipeline.stores.items()} == dict.fromkeys(
+        pipeline.stores, ROWS + 1
+    )
+    until("the strange messages to be counted", lambda: counted(pipeline) == len(strange))
+    shown = pipeline.here("status")
+    assert (shown.code, connector(pipeline)) == (0, "RUNNING"), shown.out
+    said = f"that claim to be driftless's, and are not: {len(strange)} since "
+    assert said in " ".join(shown.out.split()), shown.out
+    assert "they are skipped; find who calls pg_logical_emit_message" in " ".join(shown.out.split())
+    (warning,) = pipeline.status()["warnings"]
+    assert said in warning
+    assert pipeline.here("check").code == 0
+    assert job.stop() == 0, job.output()
+
+    job = pipeline.run()
+    source.execute("delete from items where id = 1000")
+    pipeline.assert_in_step()
+    assert counted(pipeline) == len(strange), "they were counted twice"
+    assert job.running, job.output()
+
+
+def test_a_stranger_can_neither_read_nor_use_what_ours_are_known_by(
+    pipeline: Pipeline, guest: psycopg.Connection
+) -> None:
+    for statement in (
+        "select * from driftless.tokens",
+        f"insert into driftless.signals_{pipeline.name} values ('x', 'y', 'z')",
+        "create temp table mine (id int); create trigger t after truncate on mine "
+        "for each statement execute function driftless.truncated()",
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            guest.execute(statement.encode())
+    settings = OpenSearch(pipeline.endpoints.connect, "").call("GET", f"/connectors/driftless-{pipeline.name}/config")
+    row = pipeline.connection.execute("select token from driftless.tokens where pipeline = %s", (pipeline.name,))
+    (token,) = row.fetchone() or ("",)
+    assert len(token) == 32
+    assert token not in json.dumps(settings, default=str)
+    control = topic.records(pipeline.endpoints.kafka, f"{pipeline.name}.control")
+    assert not any(token.encode() in (value or b"") for _, value in control)
+
+
+def test_a_truncate_by_a_role_that_cannot_read_the_token_is_followed(
+    pipeline: Pipeline, guest: psycopg.Connection, source: psycopg.Connection
+) -> None:
+    running(pipeline)
+    source.execute(sql.SQL("grant truncate, insert on items to {}").format(sql.Identifier(ROLE)))
+    try:
+        with guest.transaction():
+            guest.execute("truncate items")
+            guest.execute("insert into items values (1, 'after')")
+        pipeline.assert_in_step()
+    finally:
+        source.execute(sql.SQL("revoke all on items from {}").format(sql.Identifier(ROLE)))
+    source.execute("insert into items select n, 'item ' || n from generate_series(2, %s) n", (ROWS,))
+    pipeline.assert_in_step()
+
+
+def test_a_token_that_was_changed_is_registered_and_nothing_is_missed(
+    pipeline: Pipeline, source: psycopg.Connection
+) -> None:
+    running(pipeline)
+    before = counted(pipeline)
+    source.execute("update driftless.tokens set token = 'another' where pipeline = %s", (pipeline.name,))
+    with source.transaction():
+        source.execute("truncate items")
+        source.execute("insert into items select n, 'anew ' || n from generate_series(1, %s) n", (ROWS // 2,))
+    lsn = pipeline.lsn()
+    until("the message of the TRUNCATE", lambda: in_log(pipeline, b":another:"))
+    assert pipeline.here("wait", "--lsn", lsn, "--timeout", "3").code == 1, "a position was claimed beyond it"
+    assert any("is not the registered one: `driftless apply` registers it" in w for w in pipeline.status()["warnings"])
+    assert "note: the token in driftless.tokens is not the registered one" in pipeline.here("check").out
+    done = pipeline.apply()
+    assert "register token of the pipeline" in done.out
+    pipeline.assert_in_step()
+    assert pipeline.here("plan").code == 0
+    until("our own messages to be no strange ones any more", lambda: counted(pipeline) == before)
+
+
+OLD_FUNCTION = """
+create or replace function driftless.truncated() returns trigger language plpgsql as $$ begin
+perform pg_catalog.pg_logical_emit_message(true, 'driftless.truncate.' ||
+pg_catalog.format('%I.%I', tg_table_schema, tg_table_name),
+pg_catalog.json_build_array(tg_table_schema, tg_table_name)::text); return null; end $$
+"""
+OLD_MARKER = (
+    "select pg_logical_emit_message(true, 'driftless', "
+    "(extract(epoch from clock_timestamp()) * 1000)::bigint::text)::text"
+)
+
+
+def test_a_pipeline_of_the_version_before_is_followed_and_gets_a_token(
+    pipeline: Pipeline, source: psycopg.Connection, guest: psycopg.Connection
+) -> None:
+    """Made as it was: no token, the function and the connector of then, and nothing of it in the control topic."""
+    running(pipeline).stop()
+    source.execute(OLD_FUNCTION)
+    source.execute("drop table driftless.tokens")
+    source.execute("alter function driftless.truncated() security invoker")
+    source.execute("alter function driftless.truncated() reset all")
+    source.execute("grant execute on function driftless.truncated() to public")
+    producer = Producer({"bootstrap.servers": pipeline.endpoints.kafka})
+    producer.produce(f"{pipeline.name}.control", key=b"pipeline/trust", value=None)
+    producer.flush()
+    connect, path = OpenSearch(pipeline.endpoints.connect, ""), f"/connectors/driftless-{pipeline.name}/config"
+    settings = connect.call("GET", path)
+    kept = {key: value for key, value in settings.items() if "message" not in key and key != "predicates"}
+    old = {"transforms": "row", "heartbeat.action.query": OLD_MARKER, "message.prefix.include.list": "driftless.*"}
+    connect.call("PUT", path, {**kept, **old})
+    until("the connector of the version before", lambda: connector(pipeline) == "RUNNING")
+
+    job = pipeline.run()
+    source.execute("truncate items")
+    source.execute("insert into items values (1, 'before'), (2, 'before')")
+    pipeline.assert_in_step()
+    assert any("has no token yet" in w for w in pipeline.status()["warnings"])
+    assert "has no token yet" in pipeline.here("check").out
+    printed = pipeline.here("plan", "--sql").out
+    assert "create table if not exists driftless.tokens" in printed
+    assert f"insert into driftless.tokens values ('{pipeline.name}', replace(gen_random_uuid()" in printed
+
+    done = pipeline.apply()
+    assert "register end of messages without the token" in done.out
+    assert pipeline.here("plan").code == 0
+    source.execute("truncate items")
+    source.execute("insert into items values (3, 'after')")
+    pipeline.assert_in_step()
+    before = counted(pipeline)
+    guest.execute(MESSAGE, (True, "driftless.truncate.public.items", '["public", "items"]'))
+    until("the forged message to be counted", lambda: counted(pipeline) == before + 1)
+    pipeline.assert_in_step()
+    assert job.running, job.output()

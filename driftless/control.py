@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -116,7 +117,11 @@ class Control:
 
 @dataclass(frozen=True)
 class State:
-    """What the control topic held at one moment."""
+    """What the control topic held at one moment.
+
+    What several threads look at is never changed: `having` makes the next one. `set` and `take` are for whoever has a
+    state alone.
+    """
 
     facts: dict[str, Fact]
 
@@ -124,27 +129,55 @@ class State:
         fact = self.facts.get(key)
         return None if fact is None else fact.value
 
-    @property
+    @cached_property
     def now(self) -> float:
         """The broker's time of the newest record: while somebody runs, at most a few seconds ago."""
         return max((fact.time for fact in self.facts.values()), default=0.0)
 
+    @cached_property
+    def _kinds(self) -> dict[str, dict[str, Fact]]:
+        """Kind -> key -> fact: a pipeline of hundreds of tables has thousands of facts, and a turn asks for few."""
+        kinds: dict[str, dict[str, Fact]] = {}
+        for key, fact in self.facts.items():
+            kinds.setdefault(key.partition("/")[0], {})[key] = fact
+        return kinds
+
     def set(self, key: str, value: dict[str, object] | None) -> None:
         """Take in what has just been written, before it is read."""
+        now = self.now
         if value is None:
             self.facts.pop(key, None)
         else:
-            self.facts[key] = Fact(value, self.now, -1)
+            self.facts[key] = Fact(value, now, -1)
+        self.__dict__.pop("_kinds", None)
 
     def take(self, facts: Mapping[str, dict[str, object] | None]) -> None:
         """The same of several."""
         for key, value in facts.items():
             self.set(key, value)
 
+    def having(self, facts: Mapping[str, Fact | None]) -> State:
+        """The state after these records; None forgets one. This one stays as it is."""
+        found, kinds = dict(self.facts), dict(self._kinds)
+        for kind in {key.partition("/")[0] for key in facts}:
+            kinds[kind] = dict(kinds.get(kind, {}))
+        for key, fact in facts.items():
+            same = kinds[key.partition("/")[0]]
+            if fact is None:
+                found.pop(key, None)
+                same.pop(key, None)
+            else:
+                found[key] = same[key] = fact
+        after = State(found)
+        after.__dict__["_kinds"] = kinds
+        after.__dict__["now"] = max([self.now, *(fact.time for fact in facts.values() if fact is not None)])
+        return after
+
     def under(self, kind: str) -> dict[str, Fact]:
         """Name -> fact of one kind."""
         prefix = f"{kind}/"
-        return {key.removeprefix(prefix): fact for key, fact in self.facts.items() if key.startswith(prefix)}
+        found = self._kinds.get(kind.partition("/")[0], {})
+        return {key.removeprefix(prefix): fact for key, fact in found.items() if key.startswith(prefix)}
 
 
 def history(state: State) -> int:
@@ -154,27 +187,44 @@ def history(state: State) -> int:
 
 
 def absorb(facts: dict[str, Fact], message: Message) -> None:
-    """Take one record of the topic in. One that is none of ours changes no fact; it is counted as one of its own."""
+    """Take one record of the topic in."""
+    key, fact = read_fact(message, facts)
+    if fact is not None:
+        facts[key] = fact
+    else:
+        facts.pop(key, None)
+
+
+def read_all(messages: Iterable[Message], known: Mapping[str, Fact]) -> dict[str, Fact | None]:
+    """What records say, beside what is `known`; None forgets a fact."""
+    found: dict[str, Fact | None] = {}
+    for message in messages:
+        strange = found.get(STRANGE) or known.get(STRANGE)
+        key, fact = read_fact(message, {} if strange is None else {STRANGE: strange})
+        found[key] = fact
+    return found
+
+
+def read_fact(message: Message, known: Mapping[str, Fact]) -> tuple[str, Fact | None]:
+    """The key of a record and what it says; None forgets it. One that is none of ours changes no fact; it is counted as
+    one of its own, beside those that are `known`.
+    """
     time, offset = message.timestamp()[1] / 1000, message.offset() or 0
     try:
         key, value = parse(message.key() or b"", message.value())
     except ValueError as exc:
-        _count(facts, time, offset, str(exc))
-        return
-    if value is None:
-        facts.pop(key, None)
-    else:
-        facts[key] = Fact(value, time, offset)
+        return STRANGE, _counted(known.get(STRANGE), time, offset, str(exc))
+    return key, None if value is None else Fact(value, time, offset)
 
 
 STRANGE = "strangers/control"
 """The fact that says how many strange records this topic holds. It is made as the topic is read, and never written."""
 
 
-def _count(facts: dict[str, Fact], time: float, offset: int, why: str) -> None:
-    known: dict[str, Any] = facts[STRANGE].value if STRANGE in facts else {"count": 0, "since": time}
+def _counted(fact: Fact | None, time: float, offset: int, why: str) -> Fact:
+    known: dict[str, Any] = {"count": 0, "since": time} if fact is None else fact.value
     counted = {"count": known["count"] + 1, "since": known["since"], "last": time, "why": why, "end": offset, "by": ""}
-    facts[STRANGE] = Fact(counted, time, offset)
+    return Fact(counted, time, offset)
 
 
 def encode(value: dict[str, object] | None) -> bytes | None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from driftless import names
 from driftless.control import LEASE_SECONDS, Control, Fact, absorb, encode
@@ -18,29 +22,62 @@ from driftless.kafka import Setting, is_fencing, kafka_error
 
 WRITE_SECONDS = 3.0
 """How long a renewal may take: a stop must not wait for brokers that are away."""
+SURE_SECONDS = 0.8 * LEASE_SECONDS
+"""How long after a renewal the lease is surely still ours: the rest is for what has been begun by then."""
+_INSTANCE = uuid.uuid4().hex[:12]
+"""Of this process alone, whatever its pid is and wherever it runs."""
+
+
+def _boot() -> str:
+    """What names this start of this machine's kernel; "" where that cannot be known."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return ""
+
+
+def _pid_space() -> str:
+    """What names the namespace that pids are of here: two containers of one machine each have their own."""
+    with suppress(OSError):
+        return str(Path("/proc/self/ns/pid").readlink())
+    return ""
+
+
+def elapsed() -> float:
+    """Seconds on a clock that goes on while the process, or the machine, sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @dataclass(frozen=True)
 class Holder:
-    """A process, such that another one that was given the same pid later is not taken for it."""
+    """A process, such that another one that was given the same pid later is not taken for it.
+
+    `boot`, `space`: of the kernel's start and of the namespace of pids. Two machines or containers may have one name.
+    All but the first three are "" in the leases of older versions.
+    """
 
     host: str
     pid: int
     started: float
+    boot: str = ""
+    space: str = ""
+    instance: str = ""
 
     @classmethod
     def here(cls) -> Holder:
-        return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time())
+        started = psutil.Process().create_time()
+        return cls(socket.gethostname(), os.getpid(), started, _boot(), _pid_space(), _INSTANCE)
 
     @classmethod
     def of(cls, lease: Fact) -> Holder:
         """Who wrote a lease."""
         value = lease.value
-        return cls(str(value["host"]), int(str(value["pid"])), float(str(value["started"])))
+        more = (str(value.get(name, "")) for name in ("boot", "space", "instance"))
+        return cls(str(value["host"]), int(str(value["pid"])), float(str(value["started"])), *more)
 
     def surely_gone(self) -> bool:
-        """Whether it ran on this machine and runs no more. False when that cannot be known."""
-        if self.host != socket.gethostname():
+        """Whether it ran where its pid means what it means here, and runs no more. False when that cannot be known."""
+        here = (socket.gethostname(), _boot(), _pid_space())
+        if not all(here) or (self.host, self.boot, self.space) != here:
             return False
         try:
             process = psutil.Process(self.pid)
@@ -57,6 +94,8 @@ class Lease:
 
     Taking it fences the producer of whoever held it before, so a runner that was only asleep cannot write to the
     control topic again: its next `write` raises Fenced. `token` rises with every taking.
+
+    One thread writes at a time; any may ask whether it is `sure`.
     """
 
     def __init__(self, control: Control, follower: str, *, on_wait: Callable[[str], None] = lambda _: None) -> None:
@@ -67,6 +106,9 @@ class Lease:
         self.token = self._outwait(on_wait) + 1
         self.held = True
         self._producer: Producer | None = None
+        self._lock = threading.Lock()
+        self._renewed_at = -LEASE_SECONDS
+        self._why = ""
         self.write({})
 
     def _open(self) -> Producer:
@@ -88,33 +130,62 @@ class Lease:
             if token > self.token or (token == self.token and Holder.of(fact) != self._holder):
                 raise self._fenced()
 
-    def write(self, facts: Mapping[str, dict[str, object] | None], *, held: bool = True) -> None:
-        """Renew the lease and write facts with it, all or none. Raises Fenced when another runner took over.
+    @property
+    def renewed(self) -> float:
+        """Seconds since it was last renewed, from before that was begun."""
+        return elapsed() - self._renewed_at
 
-        After SourceUnavailable it may be called again: it then makes sure first that the lease is still ours.
+    def sure(self) -> None:
+        """Raise SourceUnavailable where another runner may take over before long: it has not been renewed in time."""
+        if self.renewed > SURE_SECONDS:
+            why = self._why or "this process was asleep"
+            raise SourceUnavailable(
+                f"the lease of `{self.follower}` has not been renewed for {self.renewed:.0f} s: {why}",
+                hint="nothing is written until it is; is the broker running?",
+            )
+
+    def write(self, facts: Mapping[str, dict[str, object] | None], *, held: bool = True) -> list[Message]:
+        """Renew the lease and write facts with it, all or none; returns the records as they can be read now.
+
+        Raises Fenced when another runner took over. After SourceUnavailable it may be called again: it then makes sure
+        first that the lease is still ours.
         """
-        lease = {"held": held, "token": self.token, **vars(self._holder)}
+        with self._lock:
+            return self._write({self._key: {"held": held, "token": self.token, **vars(self._holder)}, **facts})
+
+    def _write(self, facts: Mapping[str, dict[str, object] | None]) -> list[Message]:
+        written: list[Message] = []
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                written.append(message)
+
         try:
             producer = self._producer or self._open()
+            begun = elapsed()
             producer.begin_transaction()
-            for key, value in {self._key: lease, **facts}.items():
-                producer.produce(self._control.topic, key=key.encode(), value=encode(value))
+            for key, value in facts.items():
+                producer.produce(self._control.topic, key=key.encode(), value=encode(value), on_delivery=delivered)
             producer.commit_transaction(WRITE_SECONDS)
         except KafkaException as exc:
             self._producer = None
             error: KafkaError = exc.args[0]
             if is_fencing(error):
                 raise self._fenced() from exc
-            raise kafka_error(error, self._control.topic) from exc
+            failure = kafka_error(error, self._control.topic)
+            self._why = str(failure)
+            raise failure from exc
+        self._renewed_at, self._why = begun, ""
+        return written
 
     def _fenced(self) -> Fenced:
         hint = "only one process may run a follower; stop one of the two"
         return Fenced(f"another runner took over the follower `{self.follower}`", hint=hint)
 
-    def release(self, facts: Mapping[str, dict[str, object] | None]) -> None:
+    def release(self, facts: Mapping[str, dict[str, object] | None]) -> list[Message]:
         """Write the last facts and let another runner start at once."""
         self.held = False
-        self.write(facts, held=False)
+        return self.write(facts, held=False)
 
     def _outwait(self, on_wait: Callable[[str], None]) -> int:
         """The last token, once nobody holds the lease; raises Fenced when its holder shows that it is alive.

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import Message, TopicPartition
 
-from driftless.control import LEASE_SECONDS, Control, State, absorb
+from driftless.control import LEASE_SECONDS, Control, State, read_all
 from driftless.lease import Holder
 
 
@@ -79,11 +79,15 @@ class ControlReader:
 
     def poll(self, seconds: float = 0.0) -> None:
         """Take in what has arrived, waiting at most `seconds` for the first."""
+        if arrived := self.arrived(seconds):
+            self.state = self.state.having(read_all(arrived, self.state.facts))
+
+    def arrived(self, seconds: float) -> list[Message]:
+        """What has arrived, waiting at most `seconds` for the first, without taking it in."""
         first = self._consumer.poll(seconds)
         # `consume` would wait for as many as it is asked for.
-        for message in [] if first is None else [first, *self._consumer.consume(500, 0)]:
-            if message.error() is None:
-                absorb(self.state.facts, message)
+        messages = [] if first is None else [first, *self._consumer.consume(500, 0)]
+        return [message for message in messages if message.error() is None]
 
     def follow(self, until: Callable[[State], bool], seconds: float) -> None:
         """Take in what arrives until `until` is true of the state, or the time is up."""

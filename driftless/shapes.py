@@ -182,7 +182,16 @@ _NUMBERED = {
     "build": r"[^/]+/\d{1,9}/\d{1,9}",
 }
 _KINDS: dict[str, dict[str, Check]] = {
-    "lease": {"held": _bool, "token": _count, "host": _text, "pid": _count, "started": _time},
+    "lease": {
+        "held": _bool,
+        "token": _count,
+        "host": _text,
+        "pid": _count,
+        "started": _time,
+        "boot?": _text,
+        "space?": _text,
+        "instance?": _text,
+    },
     "follower": {
         "live": _bool,
         "applied_lsn": _or_none(_lsn),
@@ -194,6 +203,7 @@ _KINDS: dict[str, dict[str, Check]] = {
         "documents?": _or_none(_int),
         "quarantined?": _or_none(_int),
         "trouble?": _text,
+        "trouble_since?": _or_none(_time),
     },
     "build": {
         "state": _text,
@@ -203,6 +213,8 @@ _KINDS: dict[str, dict[str, Check]] = {
         "lag_records?": _or_none(_int),
         "dirty?": _or_none(_int),
         "trouble?": _text,
+        "trouble_since?": _or_none(_time),
+        "error?": _or_none(_text),
     },
     "generation": {
         "view": _text,

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from driftless.control import State
-from driftless.errors import SinkError, SyncError
+from driftless.errors import Fenced, SinkError, SourceUnavailable, SyncError
 from driftless.generation import end_keys, overtaken
 from driftless.request import Request
-from jobs.follow import Again, Follow
-from jobs.leased import Facts
+from jobs.again import Again
+from jobs.follow import Follow
+from jobs.keeper import Facts
 
 if TYPE_CHECKING:
     from jobs.follower import Follower
@@ -40,6 +41,8 @@ class Answers:
             if request.verb not in verbs:
                 raise SinkError(f"this version of the runner cannot `{request.verb}`")
             return verbs[request.verb](request)
+        except (Fenced, SourceUnavailable):
+            raise  # with the next turn it is looked at again, by whoever has the lease then
         except SyncError as exc:
             return request.answer(str(exc) + (f"; {exc.hint}" if exc.hint else ""))
 

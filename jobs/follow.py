@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from math import inf
 
 import pyarrow as pa
@@ -14,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from driftless.errors import Fenced, SinkError, SinkUnavailable, SourceError, SourceUnavailable, SyncError
 from driftless.kafka import Kafka, Offsets
-from driftless.sink import Applied, Sink
+from driftless.sink import Sink
+from jobs.again import Again
 from jobs.apply import DRIVER_OFFSETS, Head, LogReader, Outcome, Slice, apply_slice, count_documents
 from jobs.documents import Documents
 from jobs.ends import Ends
@@ -27,6 +27,7 @@ from jobs.leased import name_jobs, shown
 from jobs.saving import Saving
 from jobs.spark import submitted
 from jobs.standing import Checkpoint, Job, Progress, lasting
+from jobs.threads import Bell, Ringing
 
 _log = logging.getLogger(__name__)
 
@@ -39,27 +40,13 @@ FEW_OFFSETS = 3 * DRIVER_OFFSETS
 """Up to so many are applied by small slices: whoever reads the first need not wait for the last."""
 SLICE_SECONDS = 4.0
 """How long a slice may take before the next is no larger: bounds what is repeated after a crash or a stop."""
-IDLE_SECONDS, IDLE_MOST, IDLE_GROWTH = 0.01, 0.1, 1.1
-"""How long to wait before looking for changes again, and how long at most where looks have found none: each waits a
-tenth longer than the one before, so a change is seen late by a tenth of the time that it was waited for.
-"""
+LOOK_SECONDS = 0.5
+"""How long to wait for changes at most: what rings no bell is looked at so often."""
+GATHER_SECONDS = 0.1
+"""How often it is asked whether a log that is being filled grows still, or the generation beside this one is as far."""
 RETRY_SECONDS = 5.0
 STORE_SECONDS = 10.0
 """How often a store is asked for what it must be set to: it may be changed while it is written to."""
-
-
-@dataclass
-class Again:
-    """A stretch of the log to be applied once more, beside what is new. `only`: the keys; None for all.
-
-    `at`, `to`: what is left of it. `done` is set when nothing is; `total` then says what became of it.
-    """
-
-    at: Offsets
-    to: Offsets
-    only: pa.StringArray | None = None
-    total: Applied = field(default_factory=Applied)
-    done: bool = False
 
 
 class Follow:
@@ -84,8 +71,10 @@ class Follow:
         self.job = job
         self.progress = Progress(job.follower, job.view, job.generation)
         self.quarantine = quarantine
-        self.stop = threading.Event()
-        self.hold = threading.Event()
+        self.bell = Bell()
+        """Rings where there may be something to do."""
+        self.stop: threading.Event = Ringing(self.bell)
+        self.hold: threading.Event = Ringing(self.bell)
         """While it is set, nothing is read or written: the follower is paused."""
         self.silent = threading.Event()
         """While it is set, no further position is claimed: what readers see may not be all of this generation."""
@@ -96,6 +85,8 @@ class Follow:
         self.beside: Progress | None = None
         """The generation that readers are being switched to: no position is claimed that it has not claimed."""
         self.again: Again | None = None
+        self.sure: Callable[[], None] = lambda: None
+        """Raises SourceUnavailable where another runner may have the lease before long: nothing is written then."""
         self._kafka = kafka
         self._ground = Ground(kafka, [job.log])
         self._hanging = Hanging(kafka, {job.log.topic: job.log.partitions})
@@ -105,9 +96,9 @@ class Follow:
         self._log = LogReader(spark, job.source, head, self._large)
         self._ends = ends
         self._slice = SLICE_OFFSETS if self._large is None else READY_OFFSETS
-        self._idle = IDLE_SECONDS
         self._filling = Filling()
         self._pending = pending
+        pending.ring = self.bell.set
         self._token = token
         self._sink: Sink = job.spec.open()
         self._saving = Saving(self._sink, self.progress)
@@ -148,6 +139,7 @@ class Follow:
     def fence(self, error: SyncError) -> None:
         """Stop at once: another runner holds the lease, or the log cannot be trusted any more."""
         self.progress.error = error
+        self.bell.set()
 
     def _persist(self, step: Callable[[], None], *, last: bool = False) -> None:
         """Do a step, again and again while a server is away; followers of other stores are not held back."""
@@ -156,6 +148,7 @@ class Follow:
             try:
                 if self.progress.error is not None:
                     raise self.progress.error
+                self.sure()
                 step()
             except (SinkUnavailable, SourceUnavailable) as exc:
                 if self.stop.is_set() or last:
@@ -223,7 +216,7 @@ class Follow:
             progress.state = self._state()
             progress.changed.set()
         if self.hold.is_set():
-            self.stop.wait(0.1)
+            self.bell.rest(LOOK_SECONDS)
             self._save_now_and_then()
             return
         self._ground.check(self._read)
@@ -233,7 +226,7 @@ class Follow:
             progress.ends = self._kafka.committed_ends(log.topic, log.partitions)
         behind = [p for p, end in progress.ends.items() if end < progress.positions[p]]
         if behind and self._bygone:
-            self.stop.wait(IDLE_MOST)  # a generation that is built from where all was read anew takes its place
+            self.stop.wait(LOOK_SECONDS)  # a generation that is built from where all was read anew takes its place
             return
         if behind:
             place = (log.topic, behind[0])
@@ -245,18 +238,25 @@ class Follow:
             progress.stale += outcome.applied.stale
             progress.positions = outcome.end
             progress.changed.set()
-            self._idle = IDLE_SECONDS
         else:
             if to == progress.positions:
                 self._at_head = time.time()
             if self.again is None or self.again.done:
-                self.stop.wait(self._idle)
-                self._idle = min(IDLE_GROWTH * self._idle, IDLE_MOST)
+                self._wait()
         self._step_again()
         self._check_away()
         self._tell_what_holds_up()
         self._claim()
         self._save_now_and_then()
+
+    def _wait(self) -> None:
+        """Wait until the log moves, or something else is to be done."""
+        log, progress = self.job.log, self.progress
+        if progress.positions == progress.ends:
+            seconds = LOOK_SECONDS if self.beside is None else GATHER_SECONDS
+            self._ends.wait(log.topic, log.partitions, progress.ends, self.bell, seconds)
+        else:
+            self.bell.rest(GATHER_SECONDS)
 
     def _share(self, positions: Offsets, ends: Offsets) -> Offsets:
         """Where the next slice ends."""
@@ -294,6 +294,7 @@ class Follow:
         """Have everything from `begin`, as far as it has been applied, applied once more."""
         to = dict(self.progress.positions)
         self.again = Again({p: min(max(begin.get(p, 0), self.progress.floor[p]), to[p]) for p in to}, to, only)
+        self.bell.set()
         return self.again
 
     def _tell_what_holds_up(self) -> None:
@@ -367,7 +368,7 @@ class Follow:
 
     def _save_now_and_then(self) -> None:
         if self._saving.due:
-            self._saving.begin(self._checkpoint())
+            self._saving.begin(self._checkpoint(), whole=False)
         elif self._saving.ended:
             self._hear_of_save()
 

@@ -12,7 +12,6 @@ from driftless.config import milliseconds
 from driftless.control import Fact, State
 from driftless.errors import LogReplaced, SinkError, SinkUnavailable, SourceError, SyncError
 from driftless.generation import Generation, end_keys, generations, overtaken, registered
-from driftless.lease import Lease
 from driftless.request import requests
 from jobs.anew import begun_anew
 from jobs.answer import Answers
@@ -20,8 +19,10 @@ from jobs.follow import Follow
 from jobs.frontier import Pending
 from jobs.held import Quarantine
 from jobs.job import make_job
-from jobs.leased import Facts, Leased, Shared
+from jobs.keeper import Facts, Keeper
+from jobs.leased import Leased, Shared
 from jobs.standing import Progress
+from jobs.threads import unforeseen
 from jobs.views.standing import frontier_of
 
 _log = logging.getLogger(__name__)
@@ -50,8 +51,8 @@ class Follower(Leased[_Running]):
     see; the control topic is brought in line with it. So after a kill at any step the next runner goes on from there.
     """
 
-    def __init__(self, shared: Shared, name: str, lease: Lease, added: Callable[[Progress], None]) -> None:
-        super().__init__(shared, name, lease)
+    def __init__(self, shared: Shared, name: str, keeper: Keeper, added: Callable[[Progress], None]) -> None:
+        super().__init__(shared, name, keeper)
         self._added = added
         self._facts: dict[str, Fact] = {}
         self._known: dict[int, Generation] = {}
@@ -108,6 +109,12 @@ class Follower(Leased[_Running]):
     def _key(self, number: int) -> str:
         return f"follower/{self.name}/{number}"
 
+    def concerns(self, key: str) -> bool:
+        kind, _, name = key.partition("/")
+        if kind in ("generation", "request", "paused"):
+            return name.partition("/")[0] == self.name
+        return kind in ("epochs", "view", "build", "pipeline")
+
     def _turn(self, state: State) -> Facts:
         facts_now = state.under(f"generation/{self.name}")
         if facts_now != self._facts:
@@ -145,6 +152,7 @@ class Follower(Leased[_Running]):
         follow = Follow(
             job, shared.kafka, shared.spark, shared.head, shared.ends, pending, self.lease.token, quarantine
         )
+        follow.sure = self.lease.sure
         if state.get(f"paused/{self.name}") is not None:
             follow.hold.set()
         facts = state.under(f"follower/{self.name}")
@@ -154,9 +162,8 @@ class Follower(Leased[_Running]):
             if self._interrupted - {generation.number}:
                 follow.silent.set()  # readers may see some of the other generation's documents
         thread = threading.Thread(target=follow.run, name=follow.group, daemon=True)
-        self._running[generation.number] = _Running(generation, follow, pending, thread)
         self._added(follow.progress)
-        thread.start()
+        self._add(generation.number, _Running(generation, follow, pending, thread))
 
     def _end(self, number: int) -> None:
         """Stop following a generation that is to be, or has been, dropped."""
@@ -229,6 +236,7 @@ class Follower(Leased[_Running]):
         What readers see now claims no position meanwhile that the other has not claimed, and the switch begins when
         that one has come as far: who has waited for a position never reads an older state afterwards.
         """
+        self.sure()
         r = self._running[number]
         others = [other for n, other in self._running.items() if n != number]
         r.worker.silent.clear()
@@ -242,14 +250,15 @@ class Follower(Leased[_Running]):
                     if self._stopping or r.worker.stop.is_set():
                         return
                     if r.progress.error is not None:
-                        raise r.progress.error
+                        raise r.progress.error  # noqa: TRY301 - told as what refuses the promotion
                     time.sleep(0.05)
                 while True:
                     try:
                         sink.promote(r.generation.number)
                         break
                     except SinkUnavailable as exc:
-                        r.progress.trouble = str(exc)
+                        r.progress.switching = str(exc)
+                        r.progress.changed.set()
                         if self._stopping:
                             return
                         time.sleep(1.0)
@@ -260,8 +269,13 @@ class Follower(Leased[_Running]):
             except SyncError as exc:
                 r.refused = exc
                 r.progress.held_back = str(exc)
+            except Exception as exc:  # noqa: BLE001 - whoever asked for it is answered
+                r.refused = unforeseen(f"promote {self.name}", exc)
+                r.progress.held_back = str(r.refused)
+                _log.error("%s", r.refused, exc_info=exc)
             finally:
                 sink.close()
+                r.progress.switching = ""
                 for other in others:
                     other.worker.beside = None
                     other.worker.silent.clear()
@@ -299,7 +313,8 @@ class Follower(Leased[_Running]):
         return any(r.progress.live for n, r in self._running.items() if n != number)
 
     def drop(self, number: int) -> None:
-        """Stop following a generation and remove it from its store."""
+        """Stop following a generation and remove it from its store. Raises Fenced before anything is removed."""
+        self.sure()
         follow = self._running[number].worker
         self._end(number)
         sink = follow.job.spec.open()

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from driftless import names
 from driftless.control import Control, State
-from driftless.errors import SourceError
+from driftless.errors import SourceError, SyncError
 from driftless.kafka import Kafka, Offsets
 from driftless.marker import Marker, Stranger, Truncation
 from driftless.registry import TopicLog
@@ -23,9 +23,12 @@ from driftless.strangers import Tally
 from driftless.trust import Trust
 from jobs.hanging import OPEN_SECONDS, Hanging
 from jobs.readings import Readings
+from jobs.threads import Background
 
 _log = logging.getLogger(__name__)
 _KEPT = 512
+POLL_SECONDS = 0.5
+"""How often it is looked for new readings where no marker comes: one that comes is heard of at once."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,15 @@ class Pending:
         self.read = read
         self._lock = threading.Lock()
         self._waiting: deque[Frontier] = deque()
+        self.ring: Callable[[], None] = lambda: None
+        """Called with each new one."""
 
     def add(self, frontier: Frontier) -> None:
         with self._lock:
             if len(self._waiting) >= _KEPT:
                 self._waiting = deque(list(self._waiting)[1::2])
             self._waiting.append(frontier)
+        self.ring()
 
     @property
     def none(self) -> bool:
@@ -80,7 +86,7 @@ class Pending:
         return all(positions[p] >= end for p, end in self._waiting[0].ends[self.topic].items())
 
 
-class FrontierReader(threading.Thread):
+class FrontierReader(Background):
     """Reads markers and hands each follower the frontier that follows from it.
 
     Ends are asked for after the marker was read, and without regard to transactions: the commit of the very
@@ -88,8 +94,9 @@ class FrontierReader(threading.Thread):
     could still lie before rows that the marker promises. What has been written lies behind them.
     """
 
-    def __init__(self, kafka: Kafka, pipeline: str) -> None:
-        super().__init__(name="frontiers", daemon=True)
+    def __init__(self, kafka: Kafka, pipeline: str, failed: Callable[[SyncError], None] = lambda _: None) -> None:
+        """`failed`: is told of what has ended it; without it nobody can claim a further position."""
+        super().__init__("frontiers", failed)
         self._kafka = kafka
         self._pipeline = pipeline
         self._topic = names.message_topic(pipeline)
@@ -106,6 +113,8 @@ class FrontierReader(threading.Thread):
         self._distrusted = threading.Event()
         self.held_up = ""
         """Why nobody can claim a further position, where that has been so for long."""
+        self.heard_by: list[Callable[[], None]] = []
+        """Called when a TRUNCATE has been told of."""
 
     def follow(self, log: TopicLog) -> Pending:
         """Frontiers for one more follower of this log's newest epoch, beginning with the newest that is known."""
@@ -153,7 +162,7 @@ class FrontierReader(threading.Thread):
     def stop(self) -> None:
         self._ended.set()
 
-    def run(self) -> None:
+    def work(self) -> None:
         while not self._ended.is_set():
             consumer = self._kafka.consumer()
             try:
@@ -184,7 +193,7 @@ class FrontierReader(threading.Thread):
         consumer.assign([TopicPartition(self._topic, 0, self._kafka.beginnings(self._topic, 1)[0])])
         marker, written = None, 0.0
         while not self._ended.is_set() and not self._distrusted.is_set():
-            first = consumer.poll(0.2)
+            first = consumer.poll(POLL_SECONDS)
             # `consume` would wait for as many as it is asked for.
             messages = [] if first is None else [first, *consumer.consume(1000, 0)]
             for message in messages:
@@ -197,6 +206,8 @@ class FrontierReader(threading.Thread):
                 for told in found:
                     if isinstance(told, Truncation):
                         self._truncations[names.table_topic(self._pipeline, told.table)] = told
+            for hear in self.heard_by if any(isinstance(told, Truncation) for told in found) else ():
+                hear()
             for told, message in zip(found, good, strict=True):
                 if isinstance(told, Marker):
                     marker, written = told, message.timestamp()[1] / 1000

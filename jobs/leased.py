@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -18,19 +18,21 @@ from driftless.config import Config
 from driftless.control import RENEWAL, State, history
 from driftless.errors import Fenced, LogLost, SourceError, SyncError
 from driftless.kafka import Kafka
-from driftless.lease import Lease
 from driftless.quarantine import QuarantineLog
 from jobs.ends import Ends
+from jobs.feed import ControlFeed
 from jobs.frontier import FrontierReader
+from jobs.keeper import Facts, Keeper
 from jobs.spark import GONE, cancel
+from jobs.standing import Signal
 from jobs.tail import Tail
+from jobs.threads import Background
 
 _log = logging.getLogger(__name__)
-RENEW_SECONDS = 2.0
-"""How often a lease is renewed where there is nothing new to tell: a fifth of its length."""
-TELL_SECONDS = 0.1
-"""How often a position that moves is told: who waits for one waits so much longer."""
-Facts = dict[str, dict[str, object] | None]
+LOOK_SECONDS = 1.0
+"""How often a turn is taken where nothing has happened: a generation may have been kept for as long as it is to be."""
+TURN_SECONDS = 0.05
+"""The least time between two turns."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +45,17 @@ class Shared:
     head: Tail
     ends: Ends
     frontiers: FrontierReader
+    feed: ControlFeed
     quarantine: QuarantineLog
     rows: Path
 
 
 class Stands(Protocol):
-    """Where a worker stands. `error` ends it; `changed`: there is something to tell."""
+    """Where a worker stands. `error` ends it; `changed` is to be set when there is something to tell."""
 
     state: str
     error: SyncError | None
-    changed: threading.Event
+    changed: Signal
 
     def to_json(self) -> dict[str, object]: ...
 
@@ -93,17 +96,26 @@ R = TypeVar("R", bound=Running)
 
 
 class Leased(ABC, Generic[R]):
-    """Workers under one lease, by number: begun and ended as the control topic says, which is told where they stand."""
+    """Workers under one lease, by number: begun and ended as the control topic says, which is told where they stand.
 
-    def __init__(self, shared: Shared, name: str, lease: Lease) -> None:
+    Its turns have a thread of their own, so that one that takes long, as where a store hangs, holds up no other; its
+    keeper keeps the lease and tells where the workers stand meanwhile.
+    """
+
+    def __init__(self, shared: Shared, name: str, keeper: Keeper) -> None:
         self.name = name
-        self.lease = lease
+        self.keeper = keeper
+        self.lease = keeper.lease
         self.removed = False
         self._shared = shared
         self._running: dict[int, R] = {}
+        """Replaced whole: other threads look at it."""
         self._stopping = False
-        self._written = 0.0
+        self._ended_by: SyncError | None = None
+        self._wake = threading.Event()
+        self._turns = _Turns(self)
         self._said = ""
+        self._troubled: dict[int, tuple[bool, float]] = {}
 
     @abstractmethod
     def begin(self, state: State) -> None:
@@ -117,19 +129,42 @@ class Leased(ABC, Generic[R]):
     def _key(self, number: int) -> str:
         """Of the fact that says where a worker stands."""
 
+    @abstractmethod
+    def concerns(self, key: str) -> bool:
+        """Whether a turn may do something about a fact of the control topic. A thread of the feed asks."""
+
+    def start(self) -> None:
+        """Take turns from now on. Raises Fenced where the lease has been lost by now."""
+        self.keeper.keep(self)
+        self._shared.feed.listen(self.concerns, self._wake.set)
+        self._turns.start()
+
+    def sure(self) -> None:
+        """Raise unless the lease is ours, which is found out now: to be asked before anything that destroys."""
+        self.keeper.write({})
+
     @property
     def alive(self) -> bool:
         return any(r.thread.is_alive() for r in self._running.values())
 
+    def set(self) -> None:
+        """A worker has moved: it is told, and the next turn may do something about it."""
+        self.keeper.tell()
+        self._wake.set()
+
     def stop(self) -> None:
         self._stopping = True
+        self._wake.set()
         for r in self._running.values():
             r.worker.stop.set()
 
     def halt(self, error: SyncError) -> None:
-        """End everything with an error."""
+        """End everything with an error. Any thread may ask."""
+        self._ended_by = self._ended_by or error
+        self._wake.set()
         for r in self._running.values():
             r.worker.fence(error)
+        self.keeper.tell()
 
     def join(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -146,9 +181,20 @@ class Leased(ABC, Generic[R]):
             cancel(self._shared.spark, r.worker.group)
             r.thread.join(5.0)
 
+    def _add(self, number: int, r: R) -> None:
+        """Take one in and start it."""
+        r.worker.progress.changed = self
+        self._running = {**self._running, number: r}
+        if self._ended_by is not None:
+            r.worker.fence(self._ended_by)
+        if self._stopping:
+            r.worker.stop.set()
+        r.thread.start()
+
     def _halt(self, number: int) -> R:
-        """Stop one and take it out. The lease must not run out meanwhile."""
-        r = self._running.pop(number)
+        """Stop one and take it out."""
+        r = self._running[number]
+        self._running = {n: other for n, other in self._running.items() if n != number}
         r.worker.stop.set()
         r.thread.join(1.0)
         self._cancel(r)
@@ -156,58 +202,81 @@ class Leased(ABC, Generic[R]):
 
     def release(self) -> None:
         """Give the lease back, with the last facts."""
-        try:
-            self.lease.release(self._standing())
-        except SyncError as exc:
-            _log.info("%s: the lease could not be given back: %s", self.name, exc)
+        self.keeper.release()
 
-    def tick(self, state: State) -> None:
-        """Do what the control topic asks for, and tell it where this stands."""
-        if self.removed:
-            return
-        facts: Facts = {}
-        if not self._stopping:
-            try:
-                facts = self._turn(state)
-            except SyncError as exc:
-                if str(exc) != self._said:
-                    self._said = str(exc)
-                    _log.error("%s: %s", self.name, exc)
-        facts |= self._lost(state)
-        changed = [r for r in self._running.values() if r.worker.progress.changed.is_set()]
-        now = time.monotonic()
-        if not facts and now - self._written < (TELL_SECONDS if changed else RENEW_SECONDS):
-            return
-        for r in changed:
-            r.worker.progress.changed.clear()
-        self._written = now
-        if not self.removed:
-            facts = {**self._standing(), **facts}
+    # -- turns --------------------------------------------------------------------------------------------------
+
+    def take_turns(self) -> None:
+        """One after another until there is nothing to do any more; for the thread of turns."""
+        while not self._over:
+            self._wake.wait(LOOK_SECONDS)
+            self._wake.clear()
+            if not self._over:
+                self.take_turn(self._shared.feed.state)
+            time.sleep(TURN_SECONDS)
+
+    @property
+    def _over(self) -> bool:
+        return self._stopping or self.removed or self._ended_by is not None
+
+    def take_turn(self, state: State) -> None:
+        """Do what the control topic asks for, and write what follows from it."""
         try:
-            (self.lease.release if self.removed else self.lease.write)(facts)
+            facts = self._turn(state)
+            if self.removed:
+                self.keeper.release(facts)
+            elif facts:
+                self.keeper.write(facts)
+            self._said = ""
         except Fenced as exc:
-            for r in self._running.values():
-                r.worker.fence(exc)
+            self.halt(exc)
         except SyncError as exc:
-            _log.info("%s: progress cannot be written: %s", self.name, exc)
-        else:
-            # Ours to know at once; the reader of the topic brings the same a moment later.
-            state.take(facts)
+            if str(exc) != self._said and not self._over:
+                self._said = str(exc)
+                _log.error("%s: %s", self.name, exc)
 
-    def _lost(self, state: State) -> Facts:
-        """What is to be kept of records that are gone: when the log has grown again, nothing shows it any more."""
-        for r in self._running.values():
-            error = r.worker.progress.error
-            if isinstance(error, LogLost) and r.worker.history == history(state) and state.get(RENEWAL) is None:
-                return {RENEWAL: {"what": str(error), "history": False}}
-        return {}
+    # -- what the keeper tells ----------------------------------------------------------------------------------
 
-    def _standing(self) -> Facts:
+    def standing(self) -> Facts:
+        """Where all workers stand, and what is to be kept of records that are gone: when the log has grown again,
+        nothing shows it any more.
+        """
+        if self.removed:
+            return {}
         facts: Facts = {}
         for n, r in self._running.items():
-            fact = r.worker.progress.to_json()
-            facts[self._key(n)] = {**fact, "trouble": fact["trouble"] or self._shared.frontiers.held_up}
+            progress = r.worker.progress
+            fact = progress.to_json()
+            trouble = fact["trouble"] or self._shared.frontiers.held_up
+            facts[self._key(n)] = {**fact, "trouble": trouble, "trouble_since": self._since(n, progress, bool(trouble))}
+            error, state = progress.error, self._shared.feed.state
+            if isinstance(error, LogLost) and r.worker.history == history(state) and state.get(RENEWAL) is None:
+                facts[RENEWAL] = {"what": str(error), "history": False}
         return facts
+
+    def _since(self, number: int, progress: Stands, troubled: bool) -> float | None:
+        """Since when there has been trouble, in seconds since 1970; what ends a worker is another one than what it
+        waited for.
+        """
+        if not troubled:
+            self._troubled.pop(number, None)
+            return None
+        failed = progress.error is not None
+        known = self._troubled.get(number)
+        if known is None or known[0] != failed:
+            known = self._troubled[number] = (failed, round(time.time(), 3))
+        return known[1]
+
+
+class _Turns(Background):
+    """The thread of turns of one lease."""
+
+    def __init__(self, leased: Leased[Any]) -> None:
+        super().__init__(f"turns of {leased.name}", leased.halt)
+        self._leased = leased
+
+    def work(self) -> None:
+        self._leased.take_turns()
 
 
 def name_jobs(spark: SparkSession, group: str, what: str, pool: str) -> None:

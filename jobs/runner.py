@@ -1,4 +1,4 @@
-"""Run the followers of one process: leases, threads, frontiers, and telling the control topic how far they are."""
+"""Run the followers of one process: leases and their keepers, threads, frontiers, and when all of it is to end."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
-
-from confluent_kafka import KafkaException
 
 from driftless import names
 from driftless.config import Config
@@ -22,9 +20,12 @@ from driftless.quarantine import QuarantineLog
 from driftless.request import ControlReader
 from driftless.table import Table
 from driftless.views.build import build_of
+from jobs.caught_up import failed_view, reached
 from jobs.ends import Ends
+from jobs.feed import ControlFeed
 from jobs.follower import Follower
 from jobs.frontier import FrontierReader
+from jobs.keeper import Keeper
 from jobs.leased import Shared
 from jobs.spark import session, stop
 from jobs.standing import Progress
@@ -33,9 +34,14 @@ from jobs.views.standing import BuildProgress
 from jobs.views.viewer import Viewer
 
 _log = logging.getLogger(__name__)
-TURN_SECONDS = 0.05
+LOOK_SECONDS, IDLE_SECONDS = 0.05, 0.25
+"""How often to look where all are: where that may end the run, and else."""
 SHOWN_SECONDS = 0.5
 """How long all must have caught up before that ends the run: whoever watches has then seen that they were live."""
+
+
+def _never(_: State) -> bool:
+    return False
 
 
 class Runner:
@@ -84,7 +90,7 @@ class Runner:
         *,
         until_lsn: int | None = None,
         until_caught_up: bool = False,
-        until: Callable[[State], bool] = lambda _: False,
+        until: Callable[[State], bool] = _never,
         report: Callable[[str], None] = _log.info,
     ) -> None:
         """Follow until `end`; or, with `until_caught_up`, until every follower has applied the log.
@@ -97,33 +103,48 @@ class Runner:
         state = control.read()
         for line in unapplied(self._config, self._followers, state):
             report(line)
-        frontiers = FrontierReader(kafka, self._config.name)
-        leases: list[Lease] = []
+        frontiers = FrontierReader(kafka, self._config.name, self.halt)
+        keepers: list[Keeper] = []
         followers: list[Follower | Viewer] = []
         with ExitStack() as ending:
             for name in (*self._followers, *(names.view_lease(*view) for view in self._views)):
-                leases.append(Lease(control, name, on_wait=report))
-                ending.callback(_give_back, leases[-1])
-            reader = ending.enter_context(ControlReader(control))
+                keepers.append(Keeper(Lease(control, name, on_wait=report)))
+                keepers[-1].start()
+                ending.callback(keepers[-1].release)
+            feed = ControlFeed(ending.enter_context(ControlReader(control)), self.halt)
+            for keeper in keepers:
+                keeper.written = feed.take
+            feed.start()
+            ending.callback(feed.stop)
             spark = session(self._jars, memory=self._memory)
             ending.callback(stop, spark)
             self._under_way = True
             quarantine = QuarantineLog(kafka, self._config.name)
-            shared = Shared(self._config, kafka, spark, Tail(spark), Ends(kafka), frontiers, quarantine, self._rows)
-            for (view, shard), lease in zip(self._views, leases[len(self._followers) :], strict=True):
-                viewer = Viewer(shared, view, lease, shard)
-                viewer.begin(reader.state)
+            ends = Ends(kafka, self.halt)
+            ends.start()
+            ending.callback(ends.stop)
+            shared = Shared(self._config, kafka, spark, Tail(spark), ends, frontiers, feed, quarantine, self._rows)
+            for (view, shard), keeper in zip(self._views, keepers[len(self._followers) :], strict=True):
+                viewer = Viewer(shared, view, keeper, shard)
+                viewer.begin(feed.state)
                 followers.append(viewer)
                 self.progress += viewer.progress
-            for name, lease in zip(self._followers, leases, strict=False):
-                follower = Follower(shared, name, lease, self.progress.append)
-                follower.begin(reader.state)
+            for name, keeper in zip(self._followers, keepers, strict=False):
+                follower = Follower(shared, name, keeper, self.progress.append)
+                follower.begin(feed.state)
                 followers.append(follower)
+            for f in followers:
+                f.start()
+                frontiers.heard_by.append(f.set)
             frontiers.start()
             ending.callback(frontiers.stop)
-            self._watch(followers, reader, frontiers, until_lsn, until_caught_up, until)
+            self._watch(followers, feed, frontiers, until_lsn, until_caught_up, until)
         standing = [p for f in followers if not f.removed for p in f.progress]
         errors = [p.error for p in standing if p.error is not None]
+        if until_caught_up:
+            errors += [error for p in standing if (error := failed_view(p, standing, feed.state)) is not None]
+        if self._halted is not None:
+            errors.append(self._halted)
         if errors and not self._done:
             raise errors[0]
         late = [p.follower for p in standing if p.lag > 0]
@@ -135,33 +156,30 @@ class Runner:
     def _watch(
         self,
         followers: list[Follower | Viewer],
-        reader: ControlReader,
+        feed: ControlFeed,
         frontiers: FrontierReader,
         until_lsn: int | None,
         until_caught_up: bool,
         until: Callable[[State], bool],
     ) -> None:
-        """Turn after turn until all have ended, then give every lease back."""
-        behind_at, begun = time.monotonic(), history(reader.state)
+        """Look at where all are until all have ended, then give every lease back."""
+        behind_at, begun = time.monotonic(), history(feed.state)
         while any(f.alive for f in followers):
-            time.sleep(TURN_SECONDS)
-            try:
-                reader.poll()
-            except (SyncError, KafkaException) as exc:
-                _log.info("the control topic cannot be read: %s", exc)
-            if history(reader.state) != begun:
+            self._stop.wait(LOOK_SECONDS if until_caught_up or until is not _never else IDLE_SECONDS)
+            state = feed.state
+            if history(state) != begun:
                 self._halted = SourceError("all tables are read anew", hint="start the run again")
                 for progress in (p for p in self.progress if isinstance(p, Progress)):
                     progress.marker = None  # changes are missing before it
-            frontiers.heed(reader.state)
-            for f in followers:
-                if self._halted is not None:
+            frontiers.heed(state)
+            if self._halted is not None:
+                for f in followers:
                     f.halt(self._halted)
-                f.tick(reader.state)
-            if not all(_caught_up(p, until_lsn) for f in followers for p in f.progress):
+            all_ = [p for f in followers for p in f.progress]
+            if not until_caught_up or not all(reached(p, all_, state, until_lsn) for p in all_):
                 behind_at = time.monotonic()
             caught_up = time.monotonic() > behind_at + SHOWN_SECONDS
-            self._done = self._done or until(reader.state)
+            self._done = self._done or until(state)
             if (until_caught_up and caught_up) or self._done:
                 self._stop.set()
             if self._stop.is_set():
@@ -178,13 +196,6 @@ class Runner:
                 f.release()
 
 
-def _give_back(lease: Lease) -> None:
-    """Let another runner start at once, whatever ended this one."""
-    if lease.held:
-        with suppress(SyncError):
-            lease.release({})
-
-
 def unapplied(config: Config, followers: Sequence[str], state: State) -> Iterator[str]:
     """What of the configuration is not in force: generations are followed as they were begun."""
     for name in followers:
@@ -194,14 +205,3 @@ def unapplied(config: Config, followers: Sequence[str], state: State) -> Iterato
         build = build_of(state, begun.view, begun.build)
         if begun.fingerprint != define(config, name, Table.from_json(fact), build=build).fingerprint:
             yield f"{name}: sync.yaml differs from what is followed; see `driftless plan`; `driftless apply` rebuilds"
-
-
-def _caught_up(progress: Progress | BuildProgress, lsn: int | None) -> bool:
-    if progress.error is not None or progress.state == "paused":
-        return True
-    return (
-        progress.state == "live"
-        and progress.lag == 0
-        and not getattr(progress, "dirty", 0)
-        and (lsn is None or progress.lsn >= lsn)
-    )

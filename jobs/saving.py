@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 
 from driftless.sink import Sink
@@ -12,6 +13,10 @@ from jobs.standing import Checkpoint, Progress
 
 SAVE_SECONDS = 1.0
 """How often the checkpoint is written: bounds what is repeated, and how soon a store that lost data is noticed."""
+IDLE_SECONDS = 5.0
+"""How often it is written where nothing but the time has changed. In between it is only asked for: of a search index
+that writes nothing else, writing it every second was most of the work.
+"""
 COUNT_SECONDS = 5.0
 """How often documents are counted while they change: it costs a search index a refresh."""
 
@@ -25,6 +30,8 @@ class Saving:
         self._sink = sink
         self._progress = progress
         self._saved: str | None = None
+        self._holds: Checkpoint | None = None
+        self._write_at = 0.0
         self._under_way: Future[bool] | None = None
         self._save_at = 0.0
         self._count_at = 0.0
@@ -33,7 +40,7 @@ class Saving:
 
     def found(self, text: str | None) -> None:
         """What the store holds now."""
-        self._saved = text
+        self._saved, self._holds = text, None
 
     def hurry(self) -> None:
         """Save and count with the next question."""
@@ -49,9 +56,16 @@ class Saving:
         """Whether one that was begun is to be heard."""
         return self._under_way is not None and self._under_way.done()
 
-    def begin(self, checkpoint: Checkpoint) -> None:
-        self._save_at = time.monotonic() + SAVE_SECONDS
-        self._under_way = beside(partial(self._write, checkpoint.to_text()))
+    def begin(self, checkpoint: Checkpoint, *, whole: bool = True) -> None:
+        """`whole`: also where nothing but the times has changed."""
+        now = time.monotonic()
+        self._save_at = now + SAVE_SECONDS
+        holds = replace(checkpoint, marker=None, at_head=0.0)
+        if not whole and self._saved is not None and holds == self._holds and now < self._write_at:
+            text = self._saved
+        else:
+            text, self._holds, self._write_at = checkpoint.to_text(), holds, now + IDLE_SECONDS
+        self._under_way = beside(partial(self._write, text))
 
     def hear(self) -> bool:
         """Wait for the one under way, if there is one. False where the store has lost what it had acknowledged; raises

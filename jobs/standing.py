@@ -6,7 +6,7 @@ import json
 import threading
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any
+from typing import Any, Protocol
 
 from driftless.errors import SyncError
 from driftless.generation import label
@@ -37,9 +37,17 @@ class Job:
     history: int = 0
 
 
+class Signal(Protocol):
+    """What a worker sets when there is something to tell."""
+
+    def set(self) -> None: ...
+
+
 @dataclass
 class Progress:
     """Where a generation stands; written by its thread, read by whoever reports. `error` ends it.
+
+    `trouble`: what its thread waits for. `switching`: what the promotion to it waits for, which has another thread.
 
     `built`: it has once held all that the log had, and a count agreed. `live`: readers see it. `held_back`: why it is
     not promoted, though it is built and was to be. `held_up`: why the log does not go on.
@@ -61,10 +69,11 @@ class Progress:
     written: int = 0
     stale: int = 0
     trouble: str = ""
+    switching: str = ""
     held_back: str = ""
     held_up: str = ""
     error: SyncError | None = None
-    changed: threading.Event = field(default_factory=threading.Event)
+    changed: Signal = field(default_factory=threading.Event)
 
     @property
     def follower(self) -> str:
@@ -78,21 +87,25 @@ class Progress:
 
     @property
     def done(self) -> int:
-        return sum(self.positions[p] - self.floor[p] for p in self.positions)
+        return _beyond(self.positions, self.floor)
 
     @property
     def total(self) -> int:
-        return sum(self.ends[p] - self.floor[p] for p in self.ends)
+        return _beyond(self.ends, self.floor)
 
     @property
     def lag(self) -> int:
         """Offsets still to read: records, and the few that end transactions."""
         return max(0, self.total - self.done)
 
+    @property
+    def _waits_for(self) -> str:
+        return self.trouble or self.switching or self.held_up or self.held_back
+
     def to_json(self) -> dict[str, object]:
         return {
             "view": self.view,
-            "state": "promoting" if self.promoting else self.state,
+            "state": "failed" if self.error is not None else "promoting" if self.promoting else self.state,
             "live": self.live,
             "built": self.built,
             "applied_lsn": None if self.marker is None else format_lsn(self.marker.lsn),
@@ -102,7 +115,7 @@ class Progress:
             "documents": self.documents,
             "quarantined": self.quarantined,
             "held_back": self.held_back,
-            "trouble": (self.trouble or self.held_up or self.held_back) if self.error is None else told(self.error),
+            "trouble": self._waits_for if self.error is None else told(self.error),
         }
 
 
@@ -155,6 +168,11 @@ class Checkpoint:
             and isinstance(self.built, bool)
             and isinstance(self.unvouched, bool)
         )
+
+
+def _beyond(offsets: Offsets, floor: Offsets) -> int:
+    """Another thread may look between the writing of the two."""
+    return sum(offset - floor.get(p, offset) for p, offset in offsets.items())
 
 
 def told(error: SyncError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import uuid
@@ -174,6 +175,14 @@ class Pipeline:
     def records(self, table: str) -> list[tuple[bytes | None, bytes | None]]:
         """Keys and values of every record of a table's topic, as the bytes that are there."""
         return topic.records(self.endpoints.kafka, f"{self.name}.{table}")
+
+    def told(self, key: str) -> dict[str, Any]:
+        """The fact of the control topic that holds now."""
+        values = [
+            value for name, value in topic.records(self.endpoints.kafka, f"{self.name}.control") if name == key.encode()
+        ]
+        assert values, f"nothing was told of {key}"
+        return dict(json.loads(values[-1] or b"{}"))
 
     def published(self, view: str, build: int = 1) -> list[tuple[str, Any]]:
         """Every record of a view's topic, compacted or not: key and document, None for one that is gone."""

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from driftless import lease as leases
 from driftless.control import LEASE_SECONDS, Fact, State
-from driftless.lease import Holder
+from driftless.errors import SourceUnavailable
+from driftless.lease import Holder, Lease
 from driftless.request import is_running
 
 NOW = 1000.0
@@ -34,3 +36,50 @@ def test_who_ran_on_this_machine_and_is_gone_runs_no_more() -> None:
 
 def test_nobody_has_run_what_has_no_lease() -> None:
     assert not is_running(State({}), "product", NOW)
+
+
+GONE = (1 << 22) + 1
+"""No process ever has this pid."""
+
+
+ELSEWHERE = [replace(HERE, boot="another start"), replace(HERE, space="pid:[1]"), replace(HERE, host="another machine")]
+
+
+@pytest.mark.parametrize("other", ELSEWHERE)
+def test_of_who_ran_where_pids_mean_something_else_nothing_is_known(other: Holder) -> None:
+    """Two containers may have one host name: the pid of the one is nobody, or somebody else, in the other."""
+    assert replace(HERE, pid=GONE).surely_gone()
+    assert not replace(other, pid=GONE).surely_gone()
+    assert running(replace(other, pid=GONE))
+
+
+def test_a_lease_of_an_older_version_is_read_and_waited_for() -> None:
+    """It says nothing of where its pid is one."""
+    older = Fact({"held": True, "token": 4, "host": HERE.host, "pid": GONE, "started": 1.5}, NOW, 7)
+    assert Holder.of(older) == Holder(HERE.host, GONE, 1.5)
+    assert not Holder.of(older).surely_gone()
+
+
+def test_a_holder_is_read_as_it_was_written() -> None:
+    """Also by an older version, which reads three of the fields."""
+    fact = Fact({"held": True, "token": 1, **vars(HERE)}, NOW, 7)
+    assert Holder.of(fact) == HERE
+    assert all(vars(HERE).values())
+    assert Holder.of(fact) != replace(HERE, instance="another process"), (
+        "with the same pid, since the machine is a copy"
+    )
+
+
+def test_a_lease_that_was_not_renewed_in_time_is_sure_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anybody may take it over; also where this process, or the machine, slept meanwhile."""
+    clock = [100.0]
+    monkeypatch.setattr(leases, "elapsed", lambda: clock[0])
+    lease = object.__new__(Lease)
+    lease.follower, lease._why, lease._renewed_at = "item", "", 100.0
+    clock[0] += LEASE_SECONDS * 0.8
+    lease.sure()
+    clock[0] += 0.1
+    with pytest.raises(
+        SourceUnavailable, match=r"the lease of `item` has not been renewed for 8 s: this process was asleep"
+    ):
+        lease.sure()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterator
 from typing import cast
 
 import pytest
 
-from driftless.errors import SourceError
+from driftless.errors import SourceError, SyncError
 from driftless.kafka import Kafka, Offsets
 from jobs import ends
 from jobs.ends import Ends
+from jobs.threads import Bell
+from tests.machine import until
 
 
 class Brokers:
@@ -78,3 +83,74 @@ def test_a_topic_that_is_gone_is_told_to_its_follower_alone(clock: list[float]) 
     for topic in ("lines", "more"):
         known.committed(topic, 1)
     assert brokers.asked[-2:] == [["lines"], ["lines", "more"]]
+
+
+# -- waiting ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def waited() -> Iterator[tuple[Brokers, Ends, list[SyncError]]]:
+    brokers, failed = Brokers(), list[SyncError]()
+    known = Ends(cast("Kafka", brokers), failed.append)
+    known.start()
+    yield brokers, known, failed
+    known.stop()
+    known.join(10)
+    assert not known.is_alive()
+
+
+def wait(known: Ends, topic: str, seen: Offsets, seconds: float = 30) -> tuple[threading.Thread, Bell]:
+    bell = Bell()
+    thread = threading.Thread(target=known.wait, args=(topic, 2, seen, bell, seconds), daemon=True)
+    thread.start()
+    return thread, bell
+
+
+def test_who_waits_is_woken_when_its_own_log_moves(waited: tuple[Brokers, Ends, list[SyncError]]) -> None:
+    """One question is asked for all who wait, ten times a second where nothing happens."""
+    brokers, known, _ = waited
+    first, _ = wait(known, "orders", {0: 5, 1: 6})
+    second, bell = wait(known, "lines", {0: 50, 1: 51})
+    until("all to be asked for at once, again and again", lambda: brokers.asked.count(["lines", "orders"]) > 20)
+    before, begun = len(brokers.asked), time.monotonic()
+    until("a second to pass", lambda: time.monotonic() > begun + 1)
+    assert len(brokers.asked) - before <= 15
+    brokers.topics["orders"] = 6
+    first.join(10)
+    assert not first.is_alive()
+    assert second.is_alive()
+    assert known.committed("orders", 2) == {0: 6, 1: 7}
+    bell.set()
+    second.join(10)
+    assert not second.is_alive(), "it has been told something else"
+
+
+def test_who_has_seen_another_end_is_woken_at_once(waited: tuple[Brokers, Ends, list[SyncError]]) -> None:
+    """The log has moved between its own look and its wait."""
+    _, known, _ = waited
+    thread, _ = wait(known, "orders", {0: 4, 1: 6})
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_who_waits_meets_an_error_itself(waited: tuple[Brokers, Ends, list[SyncError]]) -> None:
+    brokers, known, failed = waited
+    del brokers.topics["orders"]
+    thread, _ = wait(known, "orders", {0: 5, 1: 6})
+    thread.join(10)
+    assert not thread.is_alive()
+    with pytest.raises(SourceError, match="there is no topic orders"):
+        known.committed("orders", 2)
+    brokers.topics["orders"] = 7
+    thread, _ = wait(known, "orders", {0: 5, 1: 6})
+    thread.join(10)
+    assert not thread.is_alive(), "it is asked for again"
+    assert not failed
+
+
+def test_an_asker_that_dies_ends_the_run(waited: tuple[Brokers, Ends, list[SyncError]]) -> None:
+    brokers, known, failed = waited
+    brokers.topics["orders"] = None  # type: ignore[assignment]
+    wait(known, "orders", {0: 5, 1: 6})
+    until("the run to be told", lambda: failed)
+    assert "the thread `ends of logs` ended: TypeError" in str(failed[0])

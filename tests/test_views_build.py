@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from driftless.control import Fact, State
 from driftless.kafka import Topic
-from driftless.lease import Lease
 from driftless.registry import first_epoch
 from driftless.table import Column, Table
 from driftless.views.build import Build, builds, is_overtaken, newest_build, newest_number
 from driftless.views.tree import Node, View
+from jobs.keeper import Keeper
 from jobs.leased import Shared
 from jobs.views.standing import frontier_of
 from jobs.views.viewer import Viewer
@@ -90,8 +90,8 @@ def test_a_build_that_waits_for_a_snapshot_is_gone_on_from_and_not_written_over(
     registered: dict[str, Any] = {f"epochs/{name}": log.to_json() for name, log in logs.items()}
     known = state(live, waits, **registered)
     topics, frontiers = Topics(), SimpleNamespace(truncation=lambda _: None)
-    shared = SimpleNamespace(kafka=topics, frontiers=frontiers, config=SimpleNamespace(name="shop"))
-    viewer = Viewer(cast("Shared", shared), "order", cast("Lease", None))
+    shared = SimpleNamespace(kafka=topics, frontiers=frontiers, config=SimpleNamespace(name="shop", followers={}))
+    viewer = Viewer(cast("Shared", shared), "order", cast("Keeper", SimpleNamespace(lease=None)))
     viewer._known = builds(known, "order")
     facts = viewer._follow_the_epochs(known)
     assert facts.keys() == {"view/order/7"}

@@ -13,6 +13,7 @@ from driftless.cli.base import control_of, say
 from driftless.config import Config
 from driftless.errors import SourceError, SourceUnavailable, SyncError
 from driftless.request import ControlReader
+from jobs.threads import Background
 
 if TYPE_CHECKING:
     from connectors.guard import Trouble
@@ -23,13 +24,13 @@ SECONDS = 2.0
 CATALOGUE_SECONDS = 10.0
 
 
-class SourceWatch(threading.Thread):
+class SourceWatch(Background):
     """Ends a run where the log cannot be trusted any more, and says once of each table that it is no longer as it was
     registered. Followers need no database, so one that cannot be reached is no trouble here.
     """
 
     def __init__(self, config: Config, halt: Callable[[SyncError], None]) -> None:
-        super().__init__(name="source", daemon=True)
+        super().__init__("source", halt)
         self._config = config
         self._halt = halt
         self._control = control_of(config)
@@ -61,6 +62,7 @@ class SourceWatch(threading.Thread):
             found = list(troubles(self._config, self._source, connect, state, often=often))
             if found:  # an `apply` may just be taking a table out
                 self._reader.poll(1.0)
+                state = self._reader.state
                 found = list(troubles(self._config, self._source, connect, state, often=often))
             if not found:
                 self._heed_reader(self._source, state)
@@ -98,7 +100,7 @@ class SourceWatch(threading.Thread):
             say(f"{table} changed: {reason}; `driftless plan` shows what that means, `driftless apply` follows it")
         self._said = found
 
-    def run(self) -> None:
+    def work(self) -> None:
         while not self._ended.wait(SECONDS):
             try:
                 self.look(often=True)

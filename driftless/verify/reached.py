@@ -85,6 +85,7 @@ class Reached:
             if now >= look_at:
                 look_at = now + 2.0
                 clock = self._catch_up()
+                state = self._reader.state
                 for target in waiting:
                     if not _has(state, target, lsn):
                         target.trouble = _trouble(state, target, clock) or _ANEW * overtaken(state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from driftless.request import Request
-from jobs.leased import Facts
+from jobs.keeper import Facts
 from jobs.views.store import FIRST_ROOT, RowsLost, RowStore
 
 AUDIT, DOUBT, FILL = "audit", "doubt", "fill"
@@ -41,6 +41,11 @@ class Asked:
             return {}
         del self._tasks[request.id]
         return request.answer(keys=task.wrong[:TOLD], wrong=len(task.wrong))
+
+    @property
+    def waits(self) -> bool:
+        """Whether something is to be done."""
+        return any(not task.done for task in list(self._tasks.values()))
 
     def work(self, store: RowStore) -> bool:
         """Do a part of what is asked, between two steps; whether roots are dirty now. Raises RowsLost to fill anew."""

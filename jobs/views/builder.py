@@ -26,9 +26,12 @@ _log = logging.getLogger(__name__)
 
 DOCUMENTS = 5_000
 """Documents of one publication: bounds how long what is new waits for what is under way."""
-WAIT_SECONDS, HELD_SECONDS = 0.05, 0.01
-"""How long to wait for a cut where there is nothing else to do, and where documents wait for followers."""
-RETRY_SECONDS = 5.0
+IDLE_SECONDS, WAIT_SECONDS, HELD_SECONDS = 0.25, 0.05, 0.01
+"""How long to wait for a cut: where there is nothing else to do; where a position waits for its marker, or a slice for
+its cut; and where documents wait for followers.
+"""
+PAUSE_SECONDS, RETRY_SECONDS = 0.2, 5.0
+"""How long to wait before trying again, at first and at most."""
 _LEADER = -2
 """Kept among the positions: of partition p, at this number less p, the leader while it was read."""
 END_SECONDS = 60.0
@@ -81,6 +84,9 @@ class Builder:
         self._clean = False
         self._held = False
         self._claimed = 0
+        self._claims = False
+        """Whether there is a cut since the last position was claimed."""
+        self._pause = PAUSE_SECONDS
         self._cut_at = 0.0
         self._count_at = 0.0
         self._expire_at = time.monotonic() + EXPIRE_SECONDS
@@ -99,7 +105,6 @@ class Builder:
         """Build until `stop` is set or an error ends it; the error is left in `progress.error`."""
         name_jobs(self._shared.spark, self.group, f"build {self.build.view.name}", self.group)
         with shown(self):
-            pause = 0.2
             while not self.stop.is_set():
                 try:
                     self._build()
@@ -107,13 +112,18 @@ class Builder:
                         self.progress.state = "stopped"
                 except RowsLost as exc:
                     _log.warning("%s: %s", self.group, exc)  # opened again, it is filled from the log
+                    self._rest()
                 except SourceUnavailable as exc:
                     if not self.progress.trouble:
                         _log.warning("%s: waiting: %s", self.group, exc)
                     self.progress.trouble = str(exc)
                     self.progress.changed.set()
-                    self.stop.wait(pause)
-                    pause = min(pause * 2, RETRY_SECONDS)
+                    self._rest()
+
+    def _rest(self) -> None:
+        """Wait before the next life, longer each time until one has come to a cut again."""
+        self.stop.wait(self._pause)
+        self._pause = min(self._pause * 2, RETRY_SECONDS)
 
     def fence(self, error: SyncError) -> None:
         """Stop at once: another runner holds the lease, or the log cannot be trusted any more."""
@@ -183,17 +193,24 @@ class Builder:
 
     def _step(self, store: SqliteRows, reader: Reader, cuts: CutReader, publisher: Publisher) -> None:
         if self._cut is None:
-            wait = WAIT_SECONDS if self._clean or not self._whole else HELD_SECONDS if self._held else 0
-            self._cut = cuts.next(wait)
+            self._cut = cuts.next(self._patience())
             if self._cut is not None:
                 self._cut_at = time.monotonic()
         if self._cut is not None:
             self._advance(store, reader, self._cut)
-        if self._whole and self.asked.work(store):
-            self._clean = self._held = False
+        if self._whole and self.asked.waits:
+            if self.asked.work(store):
+                self._clean = self._held = False
+            self.progress.changed.set()
         if self._whole and not self._clean:
             self._publish(store, publisher)
         self._claim(store)
+
+    def _patience(self) -> float:
+        """How long to wait for a cut; one that comes ends the wait."""
+        if self._whole and not self._clean:
+            return HELD_SECONDS if self._held else 0.0
+        return IDLE_SECONDS if self._whole and not self._claims else WAIT_SECONDS
 
     def _advance(self, store: SqliteRows, reader: Reader, cut: Cut) -> None:
         """Take in what lies before a cut, a slice at a time; between two slices the rows are of no one moment."""
@@ -216,7 +233,7 @@ class Builder:
             progress.changed.set()
         self._whole = part.whole
         if part.whole:
-            self._cut = None
+            self._cut, self._pause, self._claims = None, PAUSE_SECONDS, True
             if progress.trouble:
                 progress.trouble = ""
                 _log.warning("%s: goes on", self.group)
@@ -265,6 +282,7 @@ class Builder:
         if marker.lsn <= self._claimed or self._truncated():
             return
         self._claimed = marker.lsn
+        self._claims = False
         progress.frontier = Frontier(marker, self._kafka.written_ends({log.topic: log.partitions}))
         progress.state = "live"
         progress.changed.set()

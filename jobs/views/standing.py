@@ -11,7 +11,7 @@ from driftless.lsn import format_lsn
 from driftless.marker import Marker
 from driftless.views.build import Build, standings
 from jobs.frontier import Frontier
-from jobs.standing import told
+from jobs.standing import Signal, told
 from jobs.views.store import Partition
 
 
@@ -30,7 +30,7 @@ class BuildProgress:
     published: int = 0
     trouble: str = ""
     error: SyncError | None = None
-    changed: threading.Event = field(default_factory=threading.Event)
+    changed: Signal = field(default_factory=threading.Event)
 
     @property
     def follower(self) -> str:
@@ -66,13 +66,14 @@ class BuildProgress:
         log, frontier = self.build.log, self.frontier
         assert log is not None
         return {
-            "state": self.state,
+            "state": self.state if self.error is None else "failed",
             "frontier_lsn": format_lsn(frontier.marker.lsn) if frontier else None,
             "marker": [frontier.marker.lsn, frontier.marker.time] if frontier else None,
             "ends": {str(p): o for p, o in frontier.ends[log.topic].items()} if frontier else None,
             "lag_records": self.lag,
             "dirty": self.dirty,
             "trouble": self.trouble if self.error is None else told(self.error),
+            "error": None if self.error is None else told(self.error),
         }
 
 

@@ -10,12 +10,12 @@ from driftless import names
 from driftless.control import Fact, State, history
 from driftless.errors import SourceError
 from driftless.generation import generations
-from driftless.lease import Lease
 from driftless.registry import has_epoch, registered_log
 from driftless.request import Request, requests
 from driftless.views.build import Build, builds, progress_key
 from jobs.apply import kafka_options
-from jobs.leased import Facts, Leased, Shared
+from jobs.keeper import Facts, Keeper
+from jobs.leased import Leased, Shared
 from jobs.truncation import truncated
 from jobs.views.builder import Builder
 from jobs.views.pace import furthest
@@ -40,10 +40,11 @@ class Viewer(Leased[_Running]):
     a table begins anew; one that no follower reads any more is dropped with its topic and its rows.
     """
 
-    def __init__(self, shared: Shared, view: str, lease: Lease, shard: int = 0) -> None:
-        super().__init__(shared, names.view_lease(view, shard), lease)
+    def __init__(self, shared: Shared, view: str, keeper: Keeper, shard: int = 0) -> None:
+        super().__init__(shared, names.view_lease(view, shard), keeper)
         self.view = view
         self.shard = shard
+        self._readers = {name for name, f in shared.config.followers.items() if f.view == view}
         self._facts: dict[str, Fact] = {}
         self._known: dict[int, Build] = {}
 
@@ -67,6 +68,16 @@ class Viewer(Leased[_Running]):
 
     def _key(self, number: int) -> str:
         return progress_key(self.view, number, self.shard)
+
+    def concerns(self, key: str) -> bool:
+        kind, _, name = key.partition("/")
+        if kind == "request":
+            return name.startswith(f"{self.name}/")
+        if kind == "view":
+            return name.startswith(f"{self.view}/")
+        if kind == "follower":
+            return name.partition("/")[0] in self._readers
+        return kind in ("epochs", "generation", "pipeline")
 
     def _turn(self, state: State) -> Facts:
         facts_now = state.under(f"view/{self.view}")
@@ -109,11 +120,11 @@ class Viewer(Leased[_Running]):
         bygone = build.history != history(state)
         builder = Builder(build, logs, shared, path, self.lease.confirm, self.shard, bygone=bygone)
         thread = threading.Thread(target=builder.run, name=builder.group, daemon=True)
-        self._running[build.number] = _Running(build, builder, thread)
-        thread.start()
+        self._add(build.number, _Running(build, builder, thread))
 
     def _end(self, number: int) -> None:
-        """Stop a build that is to be, or has been, dropped, and remove its rows."""
+        """Stop a build that is to be, or has been, dropped, and remove its rows. Raises Fenced before."""
+        self.sure()
         remove(self._halt(number).worker.path)
 
     def _follow_the_epochs(self, state: State) -> Facts:
@@ -151,6 +162,7 @@ class Viewer(Leased[_Running]):
         }
         facts: Facts = {}
         for n in [n for n in known if n != max(known) and n not in read]:
+            self.sure()
             if n in self._running:
                 self._end(n)
             self._shared.kafka.delete(names.view_topic(self._shared.config.name, self.view, n))

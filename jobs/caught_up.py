@@ -1,0 +1,47 @@
+"""Whether a run that ends when all is applied has anything left to wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from driftless.control import State
+from driftless.errors import SourceError, SyncError
+from driftless.views.build import standings
+from jobs.standing import Progress
+from jobs.views.standing import BuildProgress
+
+Standing = Progress | BuildProgress
+
+
+def reached(progress: Standing, all_: Sequence[Standing], state: State, lsn: int | None) -> bool:
+    """Whether this one has come as far as it can: to the log's end, or it has failed, or the view has that it reads.
+
+    `all_`: of what this process runs. `lsn`: a position of the source that must have been applied, too.
+    """
+    if progress.error is not None or progress.state == "paused":
+        return True
+    if progress.lag == 0 and failed_view(progress, all_, state) is not None:
+        return True
+    return (
+        progress.state == "live"
+        and progress.lag == 0
+        and not getattr(progress, "dirty", 0)
+        and (lsn is None or progress.lsn >= lsn)
+    )
+
+
+def failed_view(progress: Standing, all_: Sequence[Standing], state: State) -> SyncError | None:
+    """What has ended the view whose log a follower reads, in this process or in another."""
+    if isinstance(progress, BuildProgress):
+        return None
+    generation = state.get(f"generation/{progress.name}/{progress.generation}") or {}
+    place = progress.view, int(str(generation.get("build", 0)))
+    if not place[1]:
+        return None
+    builds = [p for p in all_ if isinstance(p, BuildProgress) and (p.build.view.name, p.build.number) == place]
+    if builds:
+        return next((p.error for p in builds if p.error is not None), None)
+    for shard in standings(state, *place):
+        if shard.get("state") == "failed":
+            return SourceError(f"the view {place[0]} has failed: {shard.get('trouble')}", hint="see `driftless status`")
+    return None

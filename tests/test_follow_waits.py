@@ -1,0 +1,194 @@
+"""A follower that has nothing to do waits for a bell: its log moves, a marker comes, or it is asked for something."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from driftless.errors import SourceUnavailable
+from driftless.kafka import Offsets, Topic
+from driftless.marker import Marker
+from driftless.registry import first_epoch
+from driftless.sink import Applied
+from jobs import follow as follows
+from jobs.ends import Ends
+from jobs.follow import Follow
+from jobs.frontier import Frontier, Pending
+from jobs.standing import Job
+from tests.machine import until
+
+LOG = first_epoch("shop.public.items", "id", 1)
+
+
+class Brokers:
+    """Kafka with one log. `asked`: how often it was asked where it ends."""
+
+    def __init__(self) -> None:
+        self.end = 3
+        self.asked = 0
+
+    def topic(self, name: str) -> Topic:
+        return Topic(name, "id", 1)
+
+    def topic_settings(self, name: str) -> dict[str, str]:  # noqa: ARG002
+        return {"cleanup.policy": "compact", "delete.retention.ms": "604800000", "min.compaction.lag.ms": "0"}
+
+    def beginnings(self, topic: str, partitions: int) -> Offsets:  # noqa: ARG002
+        return {0: 0}
+
+    def all_committed_ends(self, topics: dict[str, int]) -> dict[str, Offsets]:
+        self.asked += 1
+        return {topic: {0: self.end} for topic in topics}
+
+    def committed_ends(self, topic: str, partitions: int) -> Offsets:  # noqa: ARG002
+        return {0: self.end}
+
+    def written_ends(self, topics: dict[str, int]) -> dict[str, Offsets]:
+        return {topic: {0: self.end} for topic in topics}
+
+    leaders = written_ends
+
+
+class Store:
+    """Takes everything."""
+
+    def __init__(self) -> None:
+        self.kept: str | None = None
+
+    def check(self) -> None: ...
+
+    def create(self, generation: int) -> None: ...
+
+    def load(self, generation: int) -> str | None:  # noqa: ARG002
+        return self.kept
+
+    def save(self, generation: int, text: str, *, expected: str | None) -> bool:  # noqa: ARG002
+        self.kept = text
+        return True
+
+    def count(self, generation: int) -> int:  # noqa: ARG002
+        return 0
+
+    def promoted(self) -> int | None:
+        return 1
+
+    def close(self) -> None: ...
+
+
+class NoQuarantine(list[object]):
+    keys = None
+
+    def load(self) -> None: ...
+
+    def note(self, outcome: object) -> None: ...
+
+
+@dataclass
+class Running:
+    follow: Follow
+    brokers: Brokers
+    pending: Pending
+    steps: list[float] = field(default_factory=list)
+    lost: list[bool] = field(default_factory=list)
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    brokers, pending = Brokers(), Pending(LOG.topic, 1)
+    ends = Ends(cast("Any", brokers))
+    ends.start()
+    monkeypatch.setattr(follows, "LogReader", lambda *_: None)
+    monkeypatch.setattr(follows, "name_jobs", lambda *_: None)
+    monkeypatch.setattr("jobs.ground.keeps_all", lambda *_: None)
+    outcome = lambda *a: SimpleNamespace(end=a[4].end, applied=Applied(written=1))  # noqa: E731
+    monkeypatch.setattr(follows, "apply_slice", outcome)
+    source = SimpleNamespace(ready=False)
+    job = Job("item", "item", 1, LOG, cast("Any", source), cast("Any", SimpleNamespace(open=Store)), 7e5)
+    spark: Any = None
+    follow = Follow(job, cast("Any", brokers), spark, cast("Any", None), ends, pending, 1, cast("Any", NoQuarantine()))
+    found = Running(follow, brokers, pending)
+
+    def step(self: Follow, call: Callable[[Follow], None] = Follow._step) -> None:
+        found.steps.append(time.monotonic())
+        call(self)
+
+    def sure() -> None:
+        if found.lost:
+            raise SourceUnavailable("the lease has not been renewed for 9 s")
+
+    monkeypatch.setattr(Follow, "_step", step)
+    follow.sure = sure
+    thread = threading.Thread(target=follow.run, daemon=True)
+    thread.start()
+    yield found
+    follow.stop.set()
+    thread.join(10)
+    ends.stop()
+    assert not thread.is_alive()
+    assert follow.progress.error is None, follow.progress.error
+
+
+def mark(running: Running, lsn: int) -> None:
+    running.pending.add(Frontier(Marker(lsn, lsn / 10), {LOG.topic: {0: running.brokers.end}}))
+
+
+def test_what_is_new_is_applied_and_claimed_at_once(running: Running) -> None:
+    progress = running.follow.progress
+    until("all to be applied", lambda: progress.positions == {0: 3})
+    mark(running, 10)
+    until("the position to be claimed", lambda: progress.lsn == 10)
+    assert progress.state == "live"
+    running.brokers.end = 9
+    until("what is new to be applied", lambda: progress.positions == {0: 9})
+    late = []
+    for lsn in range(11, 16):
+        begun = time.monotonic()
+        mark(running, lsn)
+        while progress.lsn != lsn and time.monotonic() < begun + 10:
+            time.sleep(0.001)
+        late.append(time.monotonic() - begun)
+    assert sorted(late)[2] < follows.LOOK_SECONDS / 2, f"it is rung for: {late}"
+
+
+def test_one_that_has_nothing_to_do_hardly_looks(running: Running) -> None:
+    progress = running.follow.progress
+    until("all to be applied", lambda: progress.positions == {0: 3})
+    mark(running, 10)
+    until("the position to be claimed", lambda: progress.lsn == 10)
+    begun, before = time.monotonic(), len(running.steps)
+    until("some time to pass", lambda: time.monotonic() > begun + 4 * follows.LOOK_SECONDS)
+    assert len(running.steps) - before <= 6
+
+
+def test_one_that_is_paused_hears_that_it_is_to_go_on(running: Running) -> None:
+    progress = running.follow.progress
+    until("all to be applied", lambda: progress.positions == {0: 3})
+    mark(running, 10)
+    until("it to be live", lambda: progress.state == "live")
+    running.follow.hold.set()
+    until("it to be paused", lambda: progress.state == "paused")
+    running.brokers.end = 5
+    begun, before = time.monotonic(), len(running.steps)
+    until("some time to pass", lambda: time.monotonic() > begun + 2 * follows.LOOK_SECONDS)
+    assert len(running.steps) - before <= 4
+    assert progress.positions == {0: 3}
+    running.follow.hold.clear()
+    until("it to go on", lambda: (progress.state, progress.positions) == ("live", {0: 5}))
+
+
+def test_one_whose_lease_may_be_another_s_writes_nothing_until_it_is_renewed(running: Running) -> None:
+    progress = running.follow.progress
+    until("all to be applied", lambda: progress.positions == {0: 3})
+    running.lost.append(True)
+    running.brokers.end = 7
+    until("it to wait", lambda: "has not been renewed" in progress.trouble)
+    assert progress.positions == {0: 3}
+    running.lost.clear()
+    until("it to go on", lambda: progress.positions == {0: 7})
+    until("the trouble to be over", lambda: not progress.trouble)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as Grid
 
+from driftless import exact
 from driftless.cli import complete
 from driftless.cli.base import NO, SYNC, YES, File, Json, app, chosen, load, out
 from driftless.cli.fulfil import fulfil, opened
@@ -100,11 +101,12 @@ def show(
             generation = generations(state, follower)[fact["generation"]]
             fact["document"] = _document(config, control.kafka, state, follower, generation, key)
     if as_json:
-        print(json.dumps(facts))
+        print(exact.write(facts))
         return
     for fact in facts:
         for name, value in fact.items():
-            out.print(f"{name:<11} {value}", soft_wrap=True)
+            shown = exact.write(value, 2) if name == "document" else value
+            out.print(f"{name:<11} {shown}", soft_wrap=True)
 
 
 def _document(config: Config, kafka: Kafka, state: State, follower: str, generation: Generation, key: str) -> Any:
@@ -114,7 +116,7 @@ def _document(config: Config, kafka: Kafka, state: State, follower: str, generat
 
     job = make_job(config, follower, generation, state, kafka)
     document = newest_document(job, kafka, spark_jars(), key)
-    return None if document is None else json.loads(document)
+    return None if document is None else exact.read(document)
 
 
 @commands.command()

@@ -90,11 +90,11 @@ def test_a_column_that_is_renamed(pipeline: Pipeline) -> None:
     told(
         pipeline,
         "table public.customers",
-        r"it has a new column: called, and it has no column name any more",
+        r"it has a new column: called; it has no column name any more",
         "driftless plan",
     )
     said = not_content(pipeline)
-    assert "public.customers has no column name any more; since `apply` it has `called`" in said
+    assert "public.customers has no column name any more; the column called is new" in said
     pipeline.connection.execute("alter table customers rename called to name")
     well(pipeline)
 

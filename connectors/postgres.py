@@ -308,9 +308,7 @@ class Postgres:
 
     def parents(self) -> dict[str, list[str]]:
         """Tables from which others inherit, each with those; not those that are partitioned."""
-        with _answers(self.address):
-            rows = self._connection.execute(queries.PARENTS.encode()).fetchall()
-        return {join_name(schema, name): children for schema, name, children in rows}
+        return {join_name(schema, name): children for schema, name, children in self.rows(queries.PARENTS)}
 
     def publication(self, name: str) -> set[str] | None:
         """The tables that a publication carries, or None."""
@@ -366,15 +364,11 @@ class Postgres:
 
     def lsn(self) -> int:
         """The end of the log that is written: every commit that anybody has seen is before it."""
-        row = self._row("select pg_current_wal_insert_lsn()::text")
-        assert row is not None
-        return parse_lsn(str(row[0]))
+        return parse_lsn(str(self.rows("select pg_current_wal_insert_lsn()::text")[0][0]))
 
     def clock(self) -> float:
         """Seconds since 1970 by the source's clock, which markers carry."""
-        row = self._row("select extract(epoch from clock_timestamp())::float8")
-        assert row is not None
-        return float(str(row[0]))
+        return float(str(self.rows("select extract(epoch from clock_timestamp())::float8")[0][0]))
 
     def identity(self) -> dict[str, object]:
         """What the pipeline's log rests on: another server, or another history of this one, has another identity."""

@@ -182,8 +182,7 @@ class OpenSearchSink:
 
     def rehearse(self) -> None:
         """Makes an index of another name with the same settings and mapping, and deletes it."""
-        name = f"{self._config.index}-0-check-{token_hex(4)}"
-        definition = self._definition(0)
+        name, definition = f"{self._config.index}-0-check-{token_hex(4)}", self._definition(0)
         definition["settings"]["hidden"] = True
         try:
             self._server.create(name, {**definition, "aliases": {}})

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -22,6 +23,7 @@ from driftless.health import CHECK, Problem, lines
 from driftless.kafka import Kafka
 from driftless.lsn import format_lsn, parse_lsn
 from driftless.status import SourceStatus, status
+from driftless.wait import START_SECONDS
 
 _ANSWER_SECONDS = 5.0
 """For so long, an answer of one server is waited for: who looks where followers stand must not wait for one that
@@ -235,11 +237,14 @@ def wait(
     ] = None,
     file: File = SYNC,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait at the most.")] = 30.0,
+    start: Annotated[
+        float, typer.Option("--start", help="Seconds that a run may take to start, of a follower that nobody runs.")
+    ] = START_SECONDS,
     as_json: Json = False,
 ) -> None:
     """Return when everything up to a source position can be read: read your own writes. Exits 1 when time runs out.
 
-    Exits 1 at once where nobody runs a follower, or it has failed, is paused, or its log is not whole.
+    Exits 1 at once where a follower has failed, is paused, or its log is not whole; after --start where nobody runs it.
 
     Example: `driftless wait --lsn 0/1A2B3C8 product-search --timeout 10`
 
@@ -258,7 +263,8 @@ def wait(
     followers = chosen(config, [follower] if follower else [])
     with Postgres(config.source.dsn) as source, Positions(control_of(config)) as positions:
         wanted = source.lsn() if target is None else target
-        late = positions.wait(followers, wanted, timeout, lambda: emit_marker(source, config.name))
+        marker = partial(emit_marker, source, config.name)
+        late = positions.wait(followers, wanted, timeout, marker, start=start, report=say)
         why = positions.hopeless
         if not late and (missing := next(inherited(config, source), None)) is not None:
             late, why = followers, dict.fromkeys(followers, f"{missing.what}; {missing.hint}")

@@ -121,7 +121,7 @@ def test_nobody_runs_them_and_what_readers_saw_is_deleted(pipeline: Pipeline, jo
     told(pipeline, "follower order-cache", r"^nobody runs it$", "driftless run order-cache")
     told(pipeline, "view order", r"^nobody builds it$", "driftless run order")
     begun = time.monotonic()
-    vain = pipeline.here("wait", "--timeout", "110")
+    vain = pipeline.here("wait", "--timeout", "110", "--start", "3")
     assert (vain.code, "order-cache: nobody runs it; run `driftless run order-cache`" in vain.err) == (1, True), vain
     assert time.monotonic() - begun < 60
     store = pipeline.stores["customer-search"]

@@ -21,7 +21,10 @@ ATTEMPTS = 2
 _LIMITS = "set local jit = off; set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0"
 """A role's own limits are for short statements; this one reads a whole view."""
 _TOLD_SECONDS = 3.0
-_PAGE = 5_000
+_PAGE, _PAGE_SIZE = 5_000, 8 << 20
+"""Rows of a page, and characters of its documents but for the last."""
+_CHUNK = 16 if psycopg.pq.version() >= 170_000 else 1
+"""Rows that the client has at a time: by a cursor it would have those of a whole page, which may be of 16 MiB each."""
 _BLOCKERS = """
 select b.pid, a.application_name, a.usename, extract(epoch from clock_timestamp() - a.xact_start)::float8, a.state
 from unnest(pg_blocking_pids(%s)) b(pid) left join pg_stat_activity a on a.pid = b.pid
@@ -46,10 +49,15 @@ class Moment:
         SourceUnavailable where the connection breaks.
         """
         query = f"select key, document::text from ({statement}) x" + ("" if keys is None else " where key = any(%s)")
-        with _answers(self._connection), self._connection.cursor(name=f"verify_{uuid.uuid4().hex[:8]}") as cursor:
-            cursor.itersize = _PAGE
-            cursor.execute(query.encode(), () if keys is None else (list(keys),))
-            while page := cursor.fetchmany(_PAGE):
+        with _answers(self._connection), self._connection.cursor() as cursor:
+            page, size = list[tuple[str, str]](), 0
+            for key, text in cursor.stream(query.encode(), () if keys is None else (list(keys),), size=_CHUNK):
+                page.append((key, text))
+                size += len(text)
+                if len(page) == _PAGE or size > _PAGE_SIZE:
+                    yield page
+                    page, size = [], 0
+            if page:
                 yield page
 
     def count(self, statement: str) -> int:
@@ -57,6 +65,19 @@ class Moment:
         with _answers(self._connection):
             plan = self._connection.execute(f"explain (format json) {statement}".encode()).fetchone()
         return int(plan[0][0]["Plan"]["Plan Rows"]) if plan else 0
+
+
+def document(dsn: str, statement: str, key: str) -> str | None:
+    """What a statement of driftless/views/sql.py gives of one key now; None where there is nothing."""
+    connection = _connect(dsn)
+    try:
+        with _answers(connection):
+            connection.execute(f"set default_transaction_read_only = on; {SETTINGS}".encode())
+            query = f"select document::text from ({statement}) x where key = %s"
+            row = connection.execute(query.encode(), (key,)).fetchone()
+        return None if row is None else str(row[0])
+    finally:
+        connection.close()
 
 
 @contextmanager

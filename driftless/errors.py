@@ -52,6 +52,10 @@ class LogLost(SourceError):
     """What was read of the log is not in it any more: changes are missing, and no record says which."""
 
 
+class OutOfMemory(SyncError):
+    """Memory did not suffice: it would not the next time either, so it is not tried again."""
+
+
 class Fenced(SyncError):
     """Another runner holds the lease; this one must stop at once and write nothing more."""
 

@@ -34,12 +34,12 @@ from confluent_kafka.admin import (
 
 from driftless.config import KafkaConfig
 from driftless.errors import ConfigError, SourceError, SourceUnavailable
+from driftless.topics import MAX_MESSAGE_BYTES
 from driftless.yamlfile import nearest
 
 Offsets = dict[int, int]
 """Partition -> offset."""
-_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _STALE_LEADERS = {
     KafkaError._NOENT,
     KafkaError.FENCED_LEADER_EPOCH,
@@ -51,7 +51,7 @@ _STALE_LEADERS = {
 Setting = str | int | float | bool
 _TO_END: dict[str, Setting] = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
 """Of a reader that stops there. The last may be the mark that ends a transaction, for which the client would wait."""
-
+_WRITER: dict[str, Setting] = {"linger.ms": 0, "acks": "all", "message.max.bytes": MAX_MESSAGE_BYTES}
 TIMEOUT = 15.0
 _log = logging.getLogger("driftless.kafka")
 _log.setLevel(logging.CRITICAL)  # librdkafka tells of every broken connection; what matters is raised
@@ -304,7 +304,7 @@ class Kafka:
         return Consumer(self.settings(**{**base, **settings}), logger=_log)
 
     def producer(self, **settings: Setting) -> Producer:
-        return Producer(self.settings(**{"linger.ms": 0, "acks": "all", **settings}), logger=_log)
+        return Producer(self.settings(**{**_WRITER, **settings}), logger=_log)
 
     def fencing_producer(self, id_: str, **settings: Setting) -> Producer:
         """One for transactions; every older one of the same id is fenced now. Raises KafkaException."""

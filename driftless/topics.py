@@ -5,6 +5,10 @@ from __future__ import annotations
 from driftless.config import milliseconds
 
 MAX_MESSAGE_BYTES = 16 << 20
+"""What every topic takes, and every producer of ours may write: the limit of a batch, so of one record too."""
+DOCUMENT_BYTES = MAX_MESSAGE_BYTES - 4096
+"""What a document of a view may have with its key: the rest is for headers, and for what a batch and its compression
+put around a record."""
 COMMON = {"max.message.bytes": str(MAX_MESSAGE_BYTES)}
 
 

@@ -21,6 +21,7 @@ from driftless.errors import DecodeError, SinkError, SourceUnavailable, SyncErro
 from driftless.kafka import Offsets
 from driftless.registry import TopicLog
 from driftless.sink import WRITES, Applied, Rejected, Sink, SinkContext
+from jobs.memory import no_memory, out_of_memory
 from sinks import open_sink
 
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
@@ -72,15 +73,24 @@ class LogSource:
         return [expr(sql) for sql in self.parse], [expr(sql) for sql in self.shape]
 
 
-def read_slice(spark: SparkSession, source: LogSource, begin: Offsets, end: Offsets) -> DataFrame:
-    """Writes (schema WRITES) of exactly the offsets [begin, end) of each partition."""
+def read_slice(
+    spark: SparkSession, source: LogSource, begin: Offsets, end: Offsets, *, largest: int | None = None
+) -> DataFrame:
+    """Writes (schema WRITES) of exactly the offsets [begin, end) of each partition.
+
+    `largest`: bytes of a record. What is larger has true in a last column `large`, and nothing else of it is right.
+    """
     moved = sorted(p for p in end if end[p] > begin[p])
     reader = spark.read.format("kafka").options(**source.options)
     reader = reader.option("assign", json.dumps({source.topic: moved}))
     for name, offsets in (("startingOffsets", begin), ("endingOffsets", end)):
         reader = reader.option(name, json.dumps({source.topic: {str(p): offsets[p] for p in moved}}))
     parse, shape = source.columns
-    return reader.load().select(*parse).select(*shape)
+    if largest is None:
+        return reader.load().select(*parse).select(*shape)
+    measured = reader.load().withColumn("large", expr(f"coalesce(octet_length(value), 0) > {largest:d}"))
+    small = measured.withColumn("value", expr("if(large, CAST(NULL AS BINARY), value)"))
+    return small.select(*parse, "large").select(*shape, "large")
 
 
 def newest_per_key(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -255,6 +265,8 @@ def _as_rows(applied: Applied, passed: list[tuple[str, int]]) -> pa.RecordBatch:
 def spark_error(exc: Exception) -> SyncError:
     """A record that cannot be read is the log's fault; what else Spark trips over may pass, as a worker that dies."""
     text = str(exc)
+    if out_of_memory(exc):
+        return no_memory(None, "reading the log with Spark")
     marker = "[USER_RAISED_EXCEPTION]"
     if marker in text:
         place = text.split(marker, 1)[1].strip().splitlines()[0].removesuffix(" SQLSTATE: P0001")
@@ -274,6 +286,8 @@ def kafka_options(settings: Mapping[str, object], follower: str) -> dict[str, st
         "kafka.isolation.level": "read_committed",
         # A tail that ends in a transaction's mark would wait for it 500 ms.
         "kafka.fetch.max.wait.ms": "10",
+        # A large text of few words comes compressed to a hundredth: 1 MB, as is usual, may be all that fits here.
+        "kafka.max.partition.fetch.bytes": str(512 << 10),
         # One name for all batches, so that executors keep their consumers; no offset is ever committed.
         "kafka.group.id": f"driftless-{follower}",
         "failOnDataLoss": "true",

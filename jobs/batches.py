@@ -13,10 +13,14 @@ from pyspark.util import local_connect_and_auth
 
 _ROWS = 10_000
 """Rows of an Arrow batch."""
+PIECE_BYTES = 8 << 20
+"""About how many bytes an Arrow batch has at the most: the JVM holds it several times while it is made."""
 CALL = 6_000
 """Bytes that come as the answer to a call. More come through a socket, which costs 2 ms more: an answer is text, and
 goes out in pieces of 8 KB: the second waits until the first is acknowledged, which the kernel puts off for 40 ms.
 """
+LARGE = 1 << 20
+"""Bytes of records that are never taken by calls, whatever the last ones were like."""
 
 
 class Batches:
@@ -35,34 +39,35 @@ class Batches:
         self.empty = _table([none])
         self._head, self._row = len(none), 0.0
 
-    def table(self, records: Any) -> pa.Table:
+    def table(self, records: Any, size: float = 0) -> pa.Table:
         """Of a Java collection, in its order. A large one is let go: it cannot be used any more.
 
-        Raises what the function raises.
+        `size`: about how many bytes they have, where it is known. Raises what the function raises.
         """
         listed = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(records)
         rows = listed.size()
         found = None
-        # Nobody tells beforehand how large they are: rows are taken to be as the last ones were.
-        if self._head + rows * self._row > CALL:
+        # Nobody tells beforehand how large they become: rows are taken to be as the last ones were.
+        piece = max(1, min(_ROWS, PIECE_BYTES * rows // max(1, int(size))))
+        if self._head + rows * self._row > CALL or size > LARGE:
             with suppress(Py4JJavaError):  # by calls, an error is told as Spark tells it
-                found = self._by_socket(listed)
+                found = self._by_socket(listed, piece)
                 self._let_go(records, listed)
         if found is None:
-            found = self._by_calls(listed)
+            found = self._by_calls(listed, piece)
         if not found:
             return self.empty
         self._row = (sum(map(len, found)) - self._head) / rows
         return _table(found)
 
-    def _by_calls(self, listed: Any) -> list[bytes]:
-        streams, found = self._streams(listed)[-1], []
+    def _by_calls(self, listed: Any, piece: int) -> list[bytes]:
+        streams, found = self._streams(listed, piece)[-1], []
         while streams.hasNext():
             found.append(streams.next())
         return found
 
-    def _by_socket(self, listed: Any) -> list[bytes]:
-        chain = self._streams(listed)
+    def _by_socket(self, listed: Any, piece: int) -> list[bytes]:
+        chain = self._streams(listed, piece)
         info = self._jvm.org.apache.spark.api.python.PythonRDD.serveIterator(chain[-1], "records")
         port, secret, server = info
         stream, connection = local_connect_and_auth(port, secret)
@@ -73,11 +78,13 @@ class Batches:
         self._let_go(*chain, info, server)
         return found
 
-    def _streams(self, listed: Any) -> list[Any]:
-        """What leads from a Scala collection to its rows: last, an iterator of Arrow streams."""
+    def _streams(self, listed: Any, piece: int) -> list[Any]:
+        """What leads from a Scala collection to its rows: last, an iterator of Arrow streams of `piece` rows."""
         chain = [listed.iterator()]
         chain.append(chain[-1].map(self._function))
-        chain.append(self._arrow.toBatchWithSchemaIterator(chain[-1], self._schema, _ROWS, 0, "UTC", True, False))
+        chain.append(
+            self._arrow.toBatchWithSchemaIterator(chain[-1], self._schema, piece, PIECE_BYTES, "UTC", True, False)
+        )
         return chain
 
     def _let_go(self, *things: Any) -> None:

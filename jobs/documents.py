@@ -80,7 +80,7 @@ class Documents:
         found = [self._batches.empty]
 
         def take(records: Any) -> bool:
-            found.append(self._batches.table(records))
+            found.append(self._batches.table(records, self._records.size))
             return False
 
         reached = self._records.each(begin, end, take)

@@ -19,6 +19,7 @@ from jobs.apply import DRIVER_OFFSETS, Head, LogReader, Outcome, Slice, apply_sl
 from jobs.documents import Documents
 from jobs.ends import Ends
 from jobs.filling import Filling
+from jobs.fitting import fitting
 from jobs.frontier import Pending
 from jobs.ground import Ground
 from jobs.hanging import Hanging
@@ -26,14 +27,13 @@ from jobs.held import Quarantine
 from jobs.leased import name_jobs, shown
 from jobs.saving import Saving
 from jobs.spark import submitted
-from jobs.standing import Checkpoint, Job, Progress, lasting, told
+from jobs.standing import Checkpoint, Job, Progress, lasting
 from jobs.threads import Bell, Ringing
 
 _log = logging.getLogger(__name__)
 
-SLICE_OFFSETS = 100_000
-"""Offsets of the first large slice. The next ones are as large as the seconds below allow: starting one costs 0.3 s."""
-MOST_OFFSETS = 1_000_000
+SLICE_OFFSETS, MOST_OFFSETS = 100_000, 1_000_000
+"""Offsets of the first large slice, and the most. Others are as large as the seconds below allow: one costs 0.3 s."""
 READY_OFFSETS = 50_000
 """Of each large slice that needs no job: how far it is is told in between."""
 FEW_OFFSETS = 3 * DRIVER_OFFSETS
@@ -95,7 +95,7 @@ class Follow:
         self._large = Documents(spark, job.source) if job.source.ready and not submitted() else None
         self._log = LogReader(spark, job.source, head, self._large)
         self._ends = ends
-        self._slice = SLICE_OFFSETS if self._large is None else READY_OFFSETS
+        self._slice, self._least = SLICE_OFFSETS if self._large is None else READY_OFFSETS, 0
         self._filling = Filling()
         self._pending = pending
         pending.ring = self.bell.set
@@ -155,7 +155,7 @@ class Follow:
                     return
                 if not self.progress.trouble:
                     _log.warning("%s: waiting: %s", self.job.follower, exc)
-                self.progress.trouble = told(exc)
+                self.progress.trouble = str(exc)
                 self.progress.changed.set()
                 self._ground.doubt()
                 self.stop.wait(pause)
@@ -261,6 +261,8 @@ class Follow:
     def _share(self, positions: Offsets, ends: Offsets) -> Offsets:
         """Where the next slice ends."""
         few = sum(ends[p] - position for p, position in positions.items()) <= FEW_OFFSETS
+        if not few and self._least == 0:
+            self._slice = self._least = min(self._slice, fitting(self._kafka, self.job.log.topic, positions, ends))
         share = (DRIVER_OFFSETS if few else self._slice) // self.job.log.partitions
         return {p: max(positions[p], min(end, positions[p] + share)) for p, end in ends.items()}
 
@@ -272,7 +274,7 @@ class Follow:
         outcome = apply_slice(self._log, job.spec, self._sink, job.generation, part, self.stop.is_set)
         if self._large is None and part.offsets > self._slice // 2:
             factor = SLICE_SECONDS / max(time.monotonic() - begun, 0.1)
-            self._slice = int(min(max(self._slice * min(factor, 2), SLICE_OFFSETS), MOST_OFFSETS))
+            self._slice = int(min(max(self._slice * min(factor, 2), self._least), MOST_OFFSETS))
         self.quarantine.note(outcome)
         self.progress.quarantined = len(self.quarantine)
         return outcome

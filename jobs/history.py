@@ -10,9 +10,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from driftless.kafka import Offsets
-from jobs.apply import SPARK_ERRORS, LogSource, read_slice, spark_error
+from jobs.apply import SPARK_ERRORS, LogSource, spark_error
+from jobs.bounded import Bounded
 from jobs.leased import name_jobs
 from jobs.steps import FEW, planning
+from jobs.tail import Tail
 
 SLICE_OFFSETS = 100_000
 """Offsets that are read at a time: bounds the memory that they take here."""
@@ -23,21 +25,21 @@ class History:
 
     def __init__(self, spark: SparkSession, source: LogSource) -> None:
         self._compiled, self._interpreted = spark, planning(spark)
-        self._source = replace(source, parse=(*source.parse, "`partition`"), shape=(*source.shape, "`partition`"))
+        source = replace(source, parse=(*source.parse, "`partition`"), shape=(*source.shape, "`partition`"))
+        self._log = Bounded(source, Tail(spark, remembers=False))
 
     def read(self, begin: Offsets, end: Offsets) -> Iterator[pa.Table]:
         """Tables of `key`, `version`, `document` (null: a delete) and `partition`, in the order of each partition.
 
         Raises DecodeError for a record that cannot be read, and SourceUnavailable for what may pass.
         """
-        at = dict(begin)
-        spark = self._interpreted if sum(max(0, end[p] - at[p]) for p in end) <= FEW else self._compiled
+        spark = self._interpreted if sum(max(0, end[p] - begin[p]) for p in end) <= FEW else self._compiled
         pool = ThreadPoolExecutor(1, "history", lambda: name_jobs(spark, "verify", "read the log", "verify"))
         try:
-            ahead = self._submit(spark, pool, at, end)
+            ahead = self._submit(spark, pool, dict(begin), end)
             while ahead is not None:
-                found = ahead.result()
-                ahead = self._submit(spark, pool, at, end)
+                reached, found = ahead.result()
+                ahead = self._submit(spark, pool, reached, end)
                 yield found
         except SPARK_ERRORS as exc:
             raise spark_error(exc) from exc
@@ -46,13 +48,8 @@ class History:
 
     def _submit(
         self, spark: SparkSession, pool: ThreadPoolExecutor, at: Offsets, end: Offsets
-    ) -> Future[pa.Table] | None:
-        """Have the next slice read, and move `at` behind it; None where nothing is left."""
-        left = [p for p in end if at[p] < end[p]]
-        if not left:
+    ) -> Future[tuple[Offsets, pa.Table]] | None:
+        """Have the next slice read; None where nothing is left."""
+        if all(at[p] >= offset for p, offset in end.items()):
             return None
-        share = SLICE_OFFSETS // len(left)
-        begin = dict(at)
-        at.update({p: min(end[p], at[p] + share) for p in left})
-        to = dict(at)
-        return pool.submit(lambda: read_slice(spark, self._source, begin, to).toArrow())
+        return pool.submit(self._log.read, spark, at, end, SLICE_OFFSETS)

@@ -23,6 +23,7 @@ from jobs.ends import Ends
 from jobs.feed import ControlFeed
 from jobs.frontier import FrontierReader
 from jobs.keeper import Facts, Keeper
+from jobs.memory import no_memory
 from jobs.spark import GONE, cancel
 from jobs.standing import Signal
 from jobs.tail import Tail
@@ -295,6 +296,9 @@ def shown(worker: Worker) -> Iterator[None]:
         if not stopped() or isinstance(exc, Fenced):
             progress.error, progress.state = exc, "failed"
             _log.error("%s: stopped: %s", worker.group, exc)
+    except MemoryError:
+        progress.error, progress.state = no_memory(None, "working on what was read"), "failed"
+        _log.error("%s: stopped: %s", worker.group, progress.error)
     except GONE:
         if not stopped():
             hint = "start the run again: it goes on where it was; where memory ran out, --memory gives it more"

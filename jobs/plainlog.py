@@ -15,6 +15,8 @@ from jobs.records import Records
 
 POLL = 10_000
 """Records of one poll. Of more, the JVM copies more whenever it collects garbage; of fewer, there are more calls."""
+_SIZE = 128 << 20
+"""Bytes of one read, whatever `most` allows: rows here are small, so it is hardly ever reached."""
 
 
 class PlainLog:
@@ -37,10 +39,10 @@ class PlainLog:
         found: list[pa.Table | None] = [self._decoded.schema.empty_table()]
 
         def take(records: Any) -> bool:
-            found.append(self._decoded.rows(self._batches.table(records)))
+            found.append(self._decoded.rows(self._batches.table(records, self._records.size)))
             return found[-1] is not None
 
-        reached = self._records.each(begin, end, take, most=most)
+        reached = self._records.each(begin, end, take, most=most, size=_SIZE)
         usual = [rows for rows in found if rows is not None]
         return (reached, pa.concat_tables(usual)) if len(usual) == len(found) else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
@@ -14,10 +15,15 @@ from pyspark.sql import SparkSession
 from driftless.errors import SourceError, SourceUnavailable
 from driftless.kafka import TIMEOUT, Offsets
 from jobs.apply import DRIVER_OFFSETS, LogSource
+from jobs.memory import no_memory, out_of_memory
 
 _POLL_MILLISECONDS = 500
 _GONE = {"OffsetOutOfRangeException", "NoOffsetForPartitionException"}
 _BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+POLL_BYTES = 16 << 20
+"""About how many bytes one poll gives. Kafka bounds a poll by records alone: their number follows from their size."""
+READ_BYTES = 32 << 20
+"""About how many bytes are read at a time, if not told otherwise."""
 
 
 class Records:
@@ -30,7 +36,10 @@ class Records:
         self, spark: SparkSession, source: LogSource, *, poll: int = DRIVER_OFFSETS, seconds: float = TIMEOUT
     ) -> None:
         """`poll`: how many records Kafka may give at a time. `seconds`: how long it is waited for."""
+        self.size = 0.0
+        """About how many bytes the records have that were polled last."""
         self._seconds = seconds
+        self._spark = spark
         self._jvm: Any = spark._jvm
         self._topic = source.topic
         kafka = {key.removeprefix("kafka."): value for key, value in source.options.items() if key.startswith("kafka.")}
@@ -40,8 +49,10 @@ class Records:
             "value.deserializer": _BYTES,
             "enable.auto.commit": "false",
             "auto.offset.reset": "none",
-            "max.poll.records": str(poll),
         }
+        self._most = self._poll = poll
+        self._consumed: Any = None
+        self._counted = 0.0
         self._consumer: Any = None
         self._places: dict[int, Any] = {}
         self._at: Offsets = {}
@@ -59,12 +70,25 @@ class Records:
 
         return found, self.each(begin, end, take)
 
-    def each(self, begin: Offsets, end: Offsets, take: Callable[[Any], bool], *, most: float = inf) -> Offsets:
-        """The same, given to `take` as it comes, until that says no or some `most` offsets are read."""
+    def each(
+        self,
+        begin: Offsets,
+        end: Offsets,
+        take: Callable[[Any], bool],
+        *,
+        most: float = inf,
+        size: float = READ_BYTES,
+    ) -> Offsets:
+        """The same, given to `take` as it comes, until that says no or some `most` offsets or `size` bytes are read.
+
+        Raises OutOfMemory too.
+        """
         try:
-            return self._each(begin, end, take, most)
+            return self._each(begin, end, take, most, size)
         except Py4JJavaError as exc:
             self.close()
+            if out_of_memory(exc):
+                raise no_memory(self._spark, f"reading {self._topic}") from exc
             name, said = exc.java_exception.getClass().getSimpleName(), exc.java_exception.getMessage()
             what = f"reading {self._topic}: {name}: {said}"
             if name in _GONE:
@@ -80,33 +104,64 @@ class Records:
             with suppress(Py4JJavaError):
                 consumer.close(self._jvm.java.time.Duration.ZERO)
 
-    def _each(self, begin: Offsets, end: Offsets, take: Callable[[Any], bool], most: float) -> Offsets:
+    def _each(self, begin: Offsets, end: Offsets, take: Callable[[Any], bool], most: float, size: float) -> Offsets:
         self._go_to(begin)
         deadline = time.monotonic() + self._seconds
-        go_on = True
+        go_on, read = True, 0.0
         while go_on and any(self._at[p] < offset for p, offset in end.items()):
             if time.monotonic() > deadline:
                 raise SourceUnavailable(
                     f"Kafka gave no answer within {self._seconds:.0f} s while reading {self._topic}"
                 )
             some = self._consumer.poll(self._jvm.java.time.Duration.ofMillis(_POLL_MILLISECONDS))
-            go_on = some.isEmpty() or take(some)
+            if some.isEmpty():
+                count = 0
+            else:
+                self.size = self._measured()
+                read += self.size
+                count = some.count() if self.size > POLL_BYTES or self._most < self._poll else 0
+                go_on = take(some) and read < size
             # Positions, since the marks that end transactions are no records.
             at = {p: self._consumer.position(place) for p, place in self._places.items()}
             if at != self._at:
                 self._at, deadline = at, time.monotonic() + self._seconds
+            if count:
+                self._adapt(count)
             go_on = go_on and sum(at.values()) - sum(begin.values()) < most
         return dict(self._at)
 
+    def _measured(self) -> float:
+        """The bytes of what was polled last, by the consumer's own count: it lags where a poll ends within a fetch."""
+        before, self._counted = self._counted, float(self._consumed.metricValue() if self._consumed else 0)
+        return self._counted - before
+
+    def _adapt(self, count: int) -> None:
+        """Have the next polls give as many records as their size allows, by that of the last ones."""
+        most = max(1, min(self._poll, int(POLL_BYTES * count // max(1.0, self.size))))
+        if not self._most / 2 <= most <= 2 * self._most:
+            at = dict(self._at)
+            self.close()
+            self._most = most
+            self._go_to(at)
+
     def _go_to(self, begin: Offsets) -> None:
         if self._consumer is None:
-            self._consumer = self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer(self._java_settings())
+            self._open()
         if begin.keys() != self._at.keys():
             self._assign(sorted(begin))
         for p, offset in begin.items():
             if self._at[p] != offset:
                 self._consumer.seek(self._places[p], offset)
                 self._at[p] = offset
+
+    def _open(self) -> None:
+        client = f"driftless-{uuid.uuid4().hex[:12]}"
+        settings = {**self._settings, "client.id": client, "max.poll.records": str(self._most)}
+        kafka = self._jvm.org.apache.kafka
+        self._consumer = kafka.clients.consumer.KafkaConsumer(self._java(settings))
+        tags = self._java({"client-id": client})
+        name = kafka.common.MetricName("bytes-consumed-total", "consumer-fetch-manager-metrics", "", tags)
+        self._consumed, self._counted = self._consumer.metrics().get(name), 0.0
 
     def _assign(self, partitions: list[int]) -> None:
         places = self._jvm.java.util.ArrayList()
@@ -116,8 +171,8 @@ class Records:
         self._consumer.assign(places)
         self._at = dict.fromkeys(partitions, -1)
 
-    def _java_settings(self) -> Any:
-        settings = self._jvm.java.util.HashMap()
-        for key, value in self._settings.items():
-            settings.put(key, value)
-        return settings
+    def _java(self, settings: dict[str, str]) -> Any:
+        found = self._jvm.java.util.HashMap()
+        for key, value in settings.items():
+            found.put(key, value)
+        return found

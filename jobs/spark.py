@@ -37,6 +37,8 @@ ARCHIVE = Path(sys.prefix) / "share" / "driftless" / "spark.jsa"
 """Spark's classes, ready to be mapped; see jobs/archive.py."""
 ARROW_ROWS = 5_000
 """Rows of an Arrow batch on the executors: bounds the memory of a Python worker and the size of one write."""
+ARROW_BYTES = 8 << 20
+"""The same in bytes, but for the last row."""
 
 
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
@@ -53,6 +55,7 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES),
     # The second version of the Kafka source plans a batch 20 ms faster than the first (docs/benchmarks.md).
     "spark.sql.sources.useV1SourceList": "",
     # Our plans differ only in offsets and literals; there is nothing to adapt in one stage.

@@ -61,13 +61,13 @@ class Steps:
             function = function.andThen(catalyst.UnsafeProjection.create(step.projectList(), step.child().output()))
         self._batches = Batches(spark, function, rows._jdf.schema())
 
-    def rows(self, records: Iterable[Any]) -> pa.Table:
-        """The rows that records become, in their order. `records`: Java collections of them.
+    def rows(self, records: Iterable[Any], size: float = 0) -> pa.Table:
+        """The rows that records become, in their order. `records`: Java collections of them; `size`: of each, in bytes.
 
         Raises PySparkException for a record that cannot be decoded.
         """
         self._activate()
-        return pa.concat_tables([self._batches.empty, *map(self._batches.table, records)])
+        return pa.concat_tables([self._batches.empty, *(self._batches.table(some, size) for some in records)])
 
     def _activate(self) -> None:
         """Expressions ask the session of their thread for settings."""

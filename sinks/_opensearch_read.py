@@ -20,7 +20,7 @@ from sinks._opensearch_server import Server
 
 _KEEP_OPEN = "5m"  # between two pages of a scan: as long as the reader may take over one page
 _PAGE = 500
-_FIRST_PAGE, _LARGEST_PAGE = 100, 5_000
+_FIRST_PAGE, _LARGEST_PAGE = 20, 5_000
 _PAGE_LENGTH = 4_000_000
 """Of an answer: every page has a cost of its own, and is held in memory whole, here and by the server."""
 _SOURCE = '"_source":'
@@ -31,13 +31,17 @@ def read(server: Server, alias: str, keys: Sequence[str]) -> pa.RecordBatch:
     rows: list[tuple[str, int, str]] = []
     wanted = {document_id(key): key for key in keys}
     ids = list(wanted)
-    for start in range(0, len(ids), _PAGE):
-        _, answer = server.call("POST", f"/{alias}/_mget", {"ids": ids[start : start + _PAGE]})
+    start, page = 0, _FIRST_PAGE
+    while start < len(ids):
+        some = ids[start : start + page]
+        _, answer = server.call("POST", f"/{alias}/_mget", {"ids": some})
         for hit in hits(answer, "docs"):
             if hit.error is not None:
                 raise SinkUnavailable(f"`{alias}` cannot be read now: {reason(hit.error)}")
             if (document := hit.document) is not None:
                 rows.append((wanted[hit.id], hit.version, document))
+        start += len(some)
+        page = max(1, min(_PAGE, _PAGE_LENGTH * len(some) // len(answer)))
     return batch(rows)
 
 

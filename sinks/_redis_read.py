@@ -18,6 +18,8 @@ from sinks._retry import attempts
 
 _READ = Script("read.lua")
 _PAGE = 1000
+_PAGE_BYTES = 8 << 20
+"""Of the documents of one answer, but for the last: the server holds it twice, and nobody else is served meanwhile."""
 _DIGITS = 19
 """Of a version, with which every record begins."""
 _LARGEST = (1 << 63) - 1
@@ -41,12 +43,15 @@ class Reader:
     def read(self, generation: int, keys: Sequence[str]) -> pa.RecordBatch:
         rows: list[tuple[str, int, str]] = []
         keys = list(dict.fromkeys(keys))
-        for start in range(0, len(keys), _PAGE):
+        start = 0
+        while start < len(keys):
             page = keys[start : start + _PAGE]
             names = self._template.names(pa.array(page, pa.string())).to_pylist()
-            for key, (document, version, _) in zip(page, self._wherever(generation, names), strict=True):
+            found = self._wherever(generation, names)
+            for key, (document, version, _) in zip(page, found, strict=False):
                 if document is not None:
                     rows.append((key, version, document))
+            start += len(found)
         return batch(rows)
 
     def scan(self, generation: int) -> Iterator[pa.RecordBatch]:
@@ -55,18 +60,21 @@ class Reader:
         for page in self._server.scan(before + self._template.prefix, page=_PAGE):
             names = [name[len(before) : len(name) - len(after)] for name in page]
             known = [(name, key) for name in names if (key := self._template.key(name)) is not None]
-            found = self._fetch(generation, place, [name for name, _ in known])
-            if found is None:
-                raise SinkUnavailable("The generation was switched while it was scanned; scan again from the start")
-            rows = [
-                (stored_key or key, version, document)
-                for (_, key), (document, version, stored_key) in zip(known, found, strict=True)
-                if document is not None
-            ]
-            if rows:
-                yield batch(rows)
+            while known:
+                found = self._fetch(generation, place, [name for name, _ in known])
+                if found is None:
+                    raise SinkUnavailable("The generation was switched while it was scanned; scan again from the start")
+                rows = [
+                    (stored_key or key, version, document)
+                    for (_, key), (document, version, stored_key) in zip(known, found, strict=False)
+                    if document is not None
+                ]
+                known = known[len(found) :]
+                if rows:
+                    yield batch(rows)
 
     def _wherever(self, generation: int, names: Sequence[str]) -> list[Found]:
+        """What is under these names, or under the first of them where documents are large."""
         for _ in attempts(self._server.retry_seconds):
             found = self._fetch(generation, self._generations.place(generation), names)
             if found is not None:
@@ -74,14 +82,14 @@ class Reader:
         raise SinkUnavailable("The generation is being switched, again and again")
 
     def _fetch(self, generation: int, place: int | None, names: Sequence[str]) -> list[Found] | None:
-        """What is under these names; None when the generation is not in that place any more."""
+        """The same; None when the generation is not in that place any more."""
         if not names:
             return []
         around, version = self._names.document(place), self._names.version(place)
 
         keys = [around[0] + name + around[1] for name in names] + [version[0] + name + version[1] for name in names]
         live, switching, documents, records = self._server.run(
-            _READ, [self._names.follower, *keys], [self._format.name]
+            _READ, [self._names.follower, *keys], [self._format.name, str(_PAGE_BYTES)]
         )
         if switching or (live is not None and int(live) == generation) != (place is None):
             return None

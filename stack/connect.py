@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from driftless.topics import MAX_MESSAGE_BYTES
 from stack import artifacts
 from stack.home import Report
 from stack.server import JavaServer, http_answers, log4j2, properties
@@ -24,7 +25,6 @@ LEVELS = {
 SECRETS = "secrets"
 HEAP = "768m"
 MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
-_MESSAGE_BYTES = 16 << 20
 
 
 def worker_settings(*, bootstrap: str, plugins: Path, secrets: Path) -> dict[str, object]:
@@ -55,7 +55,7 @@ def worker_settings(*, bootstrap: str, plugins: Path, secrets: Path) -> dict[str
         "session.timeout.ms": 10000,
         "heartbeat.interval.ms": 3000,
         "connector.client.config.override.policy": "All",
-        "producer.max.request.size": _MESSAGE_BYTES,
+        "producer.max.request.size": MAX_MESSAGE_BYTES,
         # A connector's configuration names a secret; its text never enters the config topic. The file providers
         # read the secrets folder and nothing else of this machine.
         "config.providers": "env,file,dir",

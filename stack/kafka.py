@@ -12,6 +12,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from driftless.topics import MAX_MESSAGE_BYTES
 from stack.home import Report
 from stack.server import JavaServer, log4j2, properties
 
@@ -29,7 +30,6 @@ _LEVELS = {
 }
 
 HEAP = "768m"
-_MESSAGE_BYTES = 16 << 20
 
 
 class Kafka(JavaServer):
@@ -68,8 +68,8 @@ class Kafka(JavaServer):
             # 9 s, 8 s with this.
             "broker.session.timeout.ms": 6000,
             "broker.heartbeat.interval.ms": 1500,
-            "message.max.bytes": _MESSAGE_BYTES,
-            "replica.fetch.max.bytes": _MESSAGE_BYTES,
+            "message.max.bytes": MAX_MESSAGE_BYTES,
+            "replica.fetch.max.bytes": MAX_MESSAGE_BYTES,
             "log.cleaner.enable": "true",
             "log.retention.check.interval.ms": 60000,
         }

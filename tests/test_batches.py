@@ -54,9 +54,9 @@ def test_more_than_fits_into_a_call_comes_through_the_socket(
     def told(name: str) -> Callable[..., Any]:
         method = getattr(Batches, name)
 
-        def call(self: Batches, listed: Any) -> Any:
+        def call(self: Batches, *given: Any) -> Any:
             taken.append(name)
-            return method(self, listed)
+            return method(self, *given)
 
         return call
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
 
 import pytest
 
+from driftless.quarantine import Held, QuarantineLog
 from driftless.request import Request
-from jobs.views.asked import AUDIT, DOUBT, FILL, Asked
+from driftless.views.build import Build
+from jobs.views.asked import AUDIT, DISCARD, DOUBT, FILL, RETRY, Asked
+from jobs.views.oversized import Oversized
 from jobs.views.sqlite import SqliteRows
 from jobs.views.store import FIRST_ROOT, RowsLost
 from tests.test_views_store import Shop, shop
@@ -27,6 +32,35 @@ def request(verb: str, **arguments: object) -> Request:
     return Request("view order", verb, f"{verb}-1", {"build": 1, **arguments})
 
 
+class Kept(QuarantineLog):
+    """A quarantine without a broker."""
+
+    def __init__(self) -> None:
+        self.entries: dict[tuple[str, int, str], str] = {}
+
+    def read(self, follower: str | None = None, generation: int | None = None) -> Iterator[Held]:
+        for (who, number, key), reason in self.entries.items():
+            if (who, number) == (follower, generation):
+                yield Held(who, number, key, 0, reason, 0.0)
+
+    def write(
+        self, follower: str, generation: int, held: Mapping[str, tuple[int, str]], cleared: Iterable[str] = ()
+    ) -> None:
+        self.entries |= {(follower, generation, key): reason for key, (_, reason) in held.items()}
+        for key in cleared:
+            self.entries.pop((follower, generation, key), None)
+
+
+def oversized(shop: Shop, log: Kept, most: int) -> Oversized:
+    build = Build(1, shop.view, {}, 1, 0.0)
+    return Oversized(log, build, most=most)
+
+
+def nothing() -> Oversized:
+    """Of a build whose documents all fit."""
+    return cast("Oversized", None)
+
+
 def done(asked: Asked, what: Request, shop: Shop) -> dict[str, object]:
     """What is answered, after so many steps as it takes."""
     for _ in range(20):
@@ -36,7 +70,7 @@ def done(asked: Asked, what: Request, shop: Shop) -> dict[str, object]:
             answer = facts[f"answer/view order/{what.verb}"]
             assert answer is not None
             return answer
-        asked.work(shop.store)
+        asked.work(shop.store, nothing(), clean=True)
     raise AssertionError("it was not done in 20 steps")
 
 
@@ -72,7 +106,7 @@ def test_what_is_doubted_is_published_whatever_it_is_and_holds_the_frontier_unti
     asked, what = Asked(), request(DOUBT, keys=["1", "3"])
     assert asked.answer(what) == {}
     shop.apply(shop.customer(7, "Eve"), cut="two")
-    assert asked.work(shop.store)
+    assert asked.work(shop.store, nothing(), clean=False)
     assert shop.store.frontier() is None
     shop.killed()
     assert asked.answer(what) != {}
@@ -90,7 +124,7 @@ def test_an_audit_goes_on_for_as_many_steps_as_it_takes(shop: Shop, monkeypatch:
         spoil(shop, number)
     asked, what = Asked(), request(AUDIT)
     assert asked.answer(what) == {}
-    assert not asked.work(shop.store)
+    assert not asked.work(shop.store, nothing(), clean=False)
     assert asked.answer(what) == {}, "a third of it is done"
     answer = done(asked, what, shop)
     assert (answer["keys"], answer["wrong"], answer["error"]) == (["2"], 2, "")
@@ -101,15 +135,62 @@ def test_what_is_filled_anew_is_not_opened_again(shop: Shop) -> None:
     asked, what = Asked(), request(FILL)
     assert asked.answer(what) == {}
     with pytest.raises(RowsLost, match="verify found"):
-        asked.work(shop.store)
+        asked.work(shop.store, nothing(), clean=False)
     assert asked.answer(what)["answer/view order/fill"] is not None
     shop.store.close()
     with pytest.raises(RowsLost, match="differs from its log"):
         SqliteRows(shop.path, shop.view)
     shop.store = SqliteRows.create(shop.path, shop.view)
-    assert not asked.work(shop.store)
+    assert not asked.work(shop.store, nothing(), clean=False)
 
 
 def test_a_verb_of_another_version_is_refused(shop: Shop) -> None:
     answer = done(Asked(), request("polish"), shop)
     assert "cannot `polish`" in json.dumps(answer)
+
+
+def test_a_document_that_is_too_large_is_held_alone_and_leaves_when_it_fits(shop: Shop) -> None:
+    log = Kept()
+    held = oversized(shop, log, 1_000)
+    writes = [("1", "x" * 999), ("2", "ü" * 500), ("3", None), ("4", "x" * 1_000)]
+    assert held.hold(writes) == [("1", "x" * 999), ("3", None)]
+    assert log.entries == {
+        ("view order", 1, "2"): "1,001 bytes: the log of the view takes 1,000",
+        ("view order", 1, "4"): "1,001 bytes: the log of the view takes 1,000",
+    }
+    held.published([("1", "x" * 999), ("3", None)])
+    assert held.keys() == ["2", "4"]
+    again = oversized(shop, log, 1_000)
+    again.load()
+    assert again.keys() == ["2", "4"]
+    again.published([("2", "{}"), ("4", None)])
+    assert (len(again), log.entries) == (0, {})
+
+
+def test_quarantined_documents_are_tried_again_or_let_go(shop: Shop) -> None:
+    shop.apply(shop.order(1, "x" * 2_000), shop.order(2, "y" * 2_000), cut="one")
+    log, asked = Kept(), Asked()
+    held = oversized(shop, log, 1_000)
+
+    def step(*, clean: bool) -> bool:
+        dirty = asked.work(shop.store, held, clean=clean)
+        while part := shop.store.assemble(10):
+            held.published(held.hold(part.writes))
+            shop.store.published(part)
+        return dirty
+
+    step(clean=True)
+    assert held.keys() == ["1", "2"]
+    shop.apply(shop.order(1, "x"), cut="two")
+    retry, discard = request(RETRY, keys=None), request(DISCARD, keys=["2"])
+    asked.answer(retry)
+    assert step(clean=True)
+    step(clean=True)
+    answer = asked.answer(retry)["answer/view order/retry"]
+    assert answer is not None
+    assert (answer["written"], answer["left"], held.keys()) == (1, 1, ["2"])
+    asked.answer(discard)
+    step(clean=True)
+    answer = asked.answer(discard)["answer/view order/discard"]
+    assert answer is not None
+    assert (answer["discarded"], len(held), log.entries) == (1, 0, {})

@@ -28,18 +28,41 @@ def opened(file: Path, follower: str) -> tuple[Config, Control, State]:
     return config, control, state
 
 
-def fulfil(config: Config, control: Control, follower: str, verb: str, **arguments: object) -> dict[str, Any]:
-    """Ask, and return the answer. Raises SinkError with the reason where it is refused."""
+def fulfil(
+    config: Config,
+    control: Control,
+    follower: str,
+    verb: str,
+    *,
+    shard: tuple[str, int] | None = None,
+    **arguments: object,
+) -> dict[str, Any]:
+    """Ask, and return the answer. Raises SinkError with the reason where it is refused.
+
+    `shard`: of a view, where `follower` is the name of its lease.
+    """
     request = ask(control, follower, verb, **arguments)
-    answer = answered(have_done(config, control, follower, lambda state: bool(answered(state, request))), request)
+    state = have_done(config, control, follower, lambda state: bool(answered(state, request)), shard=shard)
+    answer = answered(state, request)
     assert answer is not None
     if answer["error"]:
         raise SinkError(str(answer["error"]))
     return answer
 
 
-def have_done(config: Config, control: Control, follower: str, done: Callable[[State], bool]) -> State:
-    """The control topic once `done` is true of it. Where nobody runs the follower, run it here until then."""
+def have_done(
+    config: Config,
+    control: Control,
+    follower: str,
+    done: Callable[[State], bool],
+    *,
+    shard: tuple[str, int] | None = None,
+) -> State:
+    """The control topic once `done` is true of it. Where nobody runs the follower, run it here until then.
+
+    `shard`: as for `fulfil`.
+    """
+    followers, views = ([follower], []) if shard is None else ([], [shard])
     try:
         while not done(state := control.read()):
             if is_running(state, follower, control.now()):
@@ -48,7 +71,7 @@ def have_done(config: Config, control: Control, follower: str, done: Callable[[S
                 continue
             say(f"nobody runs {follower}: running it here until this is done")
             try:
-                if run_here(config, [follower], until=done):
+                if run_here(config, followers, views=views, until=done):
                     raise KeyboardInterrupt
             except Fenced:
                 say(f"{follower}: somebody else runs it now: waiting for them")

@@ -107,6 +107,7 @@ class Subjects:
             skips=True,
             overtaken=lambda state: overtaken(generation, state),
             builders=Builders(self._control, build.view.name, build.number, build.view.shards, self._seconds),
+            quarantined=self._quarantined(names.view_lease(build.view.name), build.number),
         )
         return Group(subject, list(build.view.tables))
 
@@ -135,13 +136,13 @@ class Subjects:
 
     def _target(self, follower: str, generation: Generation, spec: SinkSpec) -> Target:
         store = config_model(spec.kind).model_validate(dict(spec.config))
-
-        def quarantined() -> frozenset[str]:
-            return frozenset(entry.key for entry in self._quarantine.read(follower, generation.number))
-
-        sink = spec.open()
         number = generation.number
-        return Target(follower, number, sink, quarantined, keeps_text=store.keeps_text, expires=store.expires)
+        quarantined = self._quarantined(follower, number)
+        return Target(follower, number, spec.open(), quarantined, keeps_text=store.keeps_text, expires=store.expires)
+
+    def _quarantined(self, name: str, number: int) -> Callable[[], frozenset[str]]:
+        """Asks for the keys in quarantine, of a generation of a follower or of a build of a view."""
+        return lambda: frozenset(entry.key for entry in self._quarantine.read(name, number))
 
 
 def _one_table(name: str, table: Table, fields: dict[str, str], where: str | None) -> View:

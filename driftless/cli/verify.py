@@ -71,6 +71,7 @@ def verify(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the same verify where it was interrupted, within an hour.")
     ] = False,
+    memory: Annotated[str, typer.Option("--memory", help="Heap of the Spark driver.")] = "1g",
     every: Annotated[float, typer.Option("--every", help="Seconds of rest between two of these.", min=0)] = 600,
     as_json: Json = False,
 ) -> None:
@@ -105,6 +106,7 @@ def verify(
         values,
         resume,
         continuous,
+        memory,
     )
     if not continuous:
         reports = _verify(config, asked)
@@ -144,6 +146,7 @@ class _Asked:
     values: bool
     resume: bool
     continuous: bool
+    memory: str
 
 
 def _verify(config: Config, asked: _Asked) -> list[Report]:
@@ -166,7 +169,7 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
     with ExitStack() as ending:
         source = ending.enter_context(Postgres(config.source.dsn))
         kept = ending.enter_context(_kept(config, asked, wanted))
-        spark = session(spark_jars(), memory="512m")
+        spark = session(spark_jars(), memory=asked.memory)
         ending.callback(stop, spark)
         steps: list[Step] = []
         ending.enter_context(show(steps, err))

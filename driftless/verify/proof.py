@@ -35,7 +35,8 @@ PART_ROWS = 1_000_000
 MOST_AGAIN = 200_000
 """Keys of a stage that are looked at again. Beyond, a stage is not wrong by chance."""
 SCANS = 3
-_READ_KEYS = 1_000
+_FIRST_KEYS, _READ_KEYS, _READ_BYTES = 50, 1_000, 8 << 20
+"""Documents of a follower that are read at a time: the first, the most, and how many bytes they may have."""
 LOG = ""
 """The scope of what is wrong in the log; a follower's name is that of what is wrong there alone."""
 
@@ -99,6 +100,7 @@ class Proof:
         self._subject = subject
         self._means = means
         self._verdict = Verdict()
+        self._held = frozenset[str]()
         self._log = LogSpool(subject, means.kafka, self._path("log"), self._step("log"))
 
     def run(self) -> Verdict:
@@ -195,7 +197,7 @@ class Proof:
         for part in range(parts):
             log = self._history(cut, part=part, parts=parts)
             source = cut.source.load("hash", "canon", part=part, parts=parts)
-            found[LOG].append(judge.source_against_log(source, log))
+            found[LOG].append(self._without_held(judge.source_against_log(source, log), self._held))
             for target in targets:
                 if target.follower in items:
                     columns = _newest(items[target.follower].load("hash", *_ITEM, part=part, parts=parts))
@@ -256,6 +258,7 @@ class Proof:
             log = self._history(cut, only=chosen)
             if scope == LOG:
                 found = judge.source_against_log(cut.source.load("hash", "canon", only=chosen), log)
+                found = self._without_held(found, self._held)
             elif scope in items:
                 target = next(target for target in self._subject.targets if target.follower == scope)
                 found = self._judge(target, _newest(items[scope].load("hash", *_ITEM)), log)
@@ -276,8 +279,12 @@ class Proof:
 
     def _read_again(self, target: Target, keys: Sequence[str]) -> Spool:
         def batches() -> Iterator[pa.RecordBatch]:
-            for start in range(0, len(keys), _READ_KEYS):
-                yield target.sink.read(target.generation, keys[start : start + _READ_KEYS])
+            start, most = 0, _FIRST_KEYS
+            while start < len(keys):
+                found = target.sink.read(target.generation, keys[start : start + most])
+                yield found
+                start += most
+                most = max(1, min(_READ_KEYS, _READ_BYTES * most // max(1, found.nbytes)))
 
         path = self._path(f"{target.follower}-again")
         return self._read(target, batches(), path, self._step(f"{target.follower}: again", len(keys)), by_value=True)
@@ -315,8 +322,9 @@ class Proof:
     def _read_to_the_end(self) -> None:
         """Whatever the followers' documents were made of is known then, and what of it their stores refused."""
         self._log.read_on()
+        self._held |= self._subject.quarantined()
         for target in self._subject.targets:
-            target.held |= target.quarantined()
+            target.held |= target.quarantined() | self._held
 
     def _await(self, marker: int) -> None:
         subject = self._subject
@@ -338,9 +346,11 @@ class Proof:
         epoch = self._subject.log.newest.number
         ends = np.array([make_version(epoch, self._log.at[p]) for p in sorted(self._log.at)], np.int64)
         found = judge.items_against_log(items, log, ends, expires=target.expires)
-        if not target.held:
-            return found
-        return found.without(hashes(sorted(target.held)))
+        return self._without_held(found, target.held)
+
+    @staticmethod
+    def _without_held(found: Found, held: frozenset[str]) -> Found:
+        return found.without(hashes(sorted(held))) if held else found
 
     def _step(self, what: str, total: int = 0) -> Step:
         step = Step(f"{self._subject.name}: {what}", total)

@@ -75,7 +75,8 @@ class Subject:
     `beside`: topics, with how many partitions, whose records tell where transactions ended; none where the log's own do
     not. `skips`: the log need not tell every state of a document, as a view's. `overtaken`: whether the log has begun
     anew. `columns`: of the table, where the subject is one. `again`: has the source's rows of some keys written into
-    the log once more; None where nobody can. `builders`: of a view's log, who writes it.
+    the log once more; None where nobody can. `builders`: of a view's log, who writes it. `quarantined`: asks for
+    the keys that are too large for it.
     """
 
     name: str
@@ -89,4 +90,5 @@ class Subject:
     columns: frozenset[str] = frozenset()
     again: Callable[[Sequence[str]], None] | None = None
     builders: Builders | None = None
+    quarantined: Callable[[], frozenset[str]] = frozenset
     targets: list[Target] = field(default_factory=list)

@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 
 from driftless.request import Request
 from jobs.keeper import Facts
+from jobs.views.oversized import Oversized
 from jobs.views.store import FIRST_ROOT, RowsLost, RowStore
 
 AUDIT, DOUBT, FILL = "audit", "doubt", "fill"
 """Tell of roots whose rows give another document than was published; publish some documents again, whatever they are;
 fill the row store anew from the log, and publish what differs."""
+RETRY, DISCARD = "retry", "discard"
+"""Publish quarantined documents again, which may fit by now; let them go without publishing them."""
 ROOTS = 5_000
 """Roots that are looked over between two steps."""
 TOLD = 1_000
@@ -20,9 +23,11 @@ TOLD = 1_000
 @dataclass
 class _Task:
     verb: str
-    keys: list[str]
+    keys: list[str] | None
     begin: int | None = FIRST_ROOT
     wrong: list[str] = field(default_factory=list)
+    doubted: int | None = None
+    result: dict[str, object] = field(default_factory=dict)
     done: bool = False
 
 
@@ -34,21 +39,25 @@ class Asked:
 
     def answer(self, request: Request) -> Facts:
         """The facts that answer a request; none while it is not done. After a crash it is done again."""
-        if request.verb not in (AUDIT, DOUBT, FILL):
+        if request.verb not in (AUDIT, DOUBT, FILL, RETRY, DISCARD):
             return request.answer(f"this version of the runner cannot `{request.verb}`")
-        task = self._tasks.setdefault(request.id, _Task(request.verb, list(request.arguments.get("keys", ()))))
+        keys = request.arguments.get("keys", () if request.verb == DOUBT else None)
+        task = self._tasks.setdefault(request.id, _Task(request.verb, None if keys is None else list(keys)))
         if not task.done:
             return {}
         del self._tasks[request.id]
-        return request.answer(keys=task.wrong[:TOLD], wrong=len(task.wrong))
+        return request.answer("", **(task.result or {"keys": task.wrong[:TOLD], "wrong": len(task.wrong)}))
 
     @property
     def waits(self) -> bool:
         """Whether something is to be done."""
         return any(not task.done for task in list(self._tasks.values()))
 
-    def work(self, store: RowStore) -> bool:
-        """Do a part of what is asked, between two steps; whether roots are dirty now. Raises RowsLost to fill anew."""
+    def work(self, store: RowStore, oversized: Oversized, *, clean: bool) -> bool:
+        """Do a part of what is asked, between two steps; whether roots are dirty now. Raises RowsLost to fill anew.
+
+        `clean`: all roots that were dirty have been published.
+        """
         dirty = False
         for task in [task for task in list(self._tasks.values()) if not task.done]:
             if task.verb == AUDIT:
@@ -57,8 +66,21 @@ class Asked:
                 task.wrong += wrong
                 task.done = task.begin is None
             elif task.verb == DOUBT:
-                store.doubt(task.keys)
+                store.doubt(task.keys or ())
                 task.done = dirty = True
+            elif task.verb == RETRY and task.doubted is None:
+                keys = oversized.keys(task.keys)
+                store.doubt(keys)
+                task.doubted, dirty = len(keys), True
+            elif task.verb == RETRY:
+                left = len(oversized.keys(task.keys))
+                task.result = {"written": (task.doubted or 0) - left, "left": len(oversized)}
+                task.done = clean
+            elif task.verb == DISCARD:
+                keys = oversized.keys(task.keys)
+                oversized.discard(keys)
+                task.result = {"discarded": len(keys)}
+                task.done = True
             else:
                 store.discard()
                 task.done = True

@@ -15,6 +15,7 @@ from jobs.ground import Ground
 from jobs.leased import Shared, name_jobs, shown
 from jobs.views.asked import Asked
 from jobs.views.cuts import Cut, CutReader, cut_text, marker_of
+from jobs.views.oversized import Oversized
 from jobs.views.pace import Pace
 from jobs.views.publish import Publisher
 from jobs.views.reader import Reader, TableLog
@@ -70,6 +71,7 @@ class Builder:
         self.stop = threading.Event()
         self.asked = Asked()
         self.pace = Pace()
+        self.oversized = Oversized(shared.quarantine, build, shard, Oversized.limit(shared.kafka.settings()))
         self._own = build.log
         self._logs = logs
         self._ids = {t.log.topic: t.log.topic_id for t in logs}
@@ -137,6 +139,7 @@ class Builder:
         cuts = CutReader(self._kafka, self._pipeline, {t.log.topic: t.log.partitions for t in self._logs})
         self._confirm()  # opening a producer fences whoever has one
         publisher = Publisher(self._kafka, self._pipeline, self.build, self._shard)
+        self.oversized.load()
         store = self._open(publisher)
         reader = Reader(self._logs, self._shared.spark, self._shared.head, self.group)
         try:
@@ -177,6 +180,7 @@ class Builder:
         if any(self._kafka.written_ends({log.topic: log.partitions})[log.topic].values()):
             _log.warning("%s: %s; it is filled from the log again, and only what differs is published", self.group, why)
             fresh.seed(publisher.published())
+            fresh.doubt(self.oversized.keys())  # one may fit by now, and equal what is in the log
         return fresh
 
     def _too_old(self, store: SqliteRows) -> str:
@@ -199,11 +203,12 @@ class Builder:
         if self._cut is not None:
             self._advance(store, reader, self._cut)
         if self._whole and self.asked.waits:
-            if self.asked.work(store):
+            if self.asked.work(store, self.oversized, clean=self._clean):
                 self._clean = self._held = False
             self.progress.changed.set()
         if self._whole and not self._clean:
             self._publish(store, publisher)
+        self.progress.quarantined = len(self.oversized)
         self._claim(store)
 
     def _patience(self) -> float:
@@ -249,8 +254,10 @@ class Builder:
             return
         if part.writes:
             frontier = self.progress.frontier
-            publisher.publish(part.writes, frontier.marker.time if frontier else 0.0)
-            self.progress.published += len(part.writes)
+            fitting = self.oversized.hold(part.writes)
+            publisher.publish(fitting, frontier.marker.time if frontier else 0.0)
+            self.oversized.published(fitting)
+            self.progress.published += len(fitting)
         store.published(part)
         if part.large:
             log = self._own

@@ -8,8 +8,9 @@ from contextlib import contextmanager, suppress
 from confluent_kafka import KafkaError, KafkaException
 
 from driftless import names
-from driftless.errors import Fenced
+from driftless.errors import Fenced, SourceError
 from driftless.kafka import TIMEOUT, Kafka, Setting, is_fencing, kafka_error, produce
+from driftless.topics import MAX_MESSAGE_BYTES
 from driftless.views.build import Build
 
 
@@ -63,5 +64,10 @@ class Publisher:
                 raise Fenced(
                     f"another runner took over the view `{self._view}`",
                     hint="only one process may run a view; stop one of the two",
+                ) from exc
+            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                raise SourceError(
+                    f"{self._topic} takes no record of the size that it was made for",
+                    hint=f"set its max.message.bytes to {MAX_MESSAGE_BYTES}, then start the run again",
                 ) from exc
             raise kafka_error(error, self._topic) from exc

@@ -14,10 +14,12 @@ from pyspark.sql import SparkSession
 from driftless.kafka import Offsets
 from driftless.registry import TopicLog
 from driftless.table import Table
-from jobs.apply import DRIVER_OFFSETS, SPARK_ERRORS, Head, LogSource, read_slice, spark_error
+from jobs.apply import DRIVER_OFFSETS, SPARK_ERRORS, Head, LogSource, spark_error
+from jobs.bounded import Bounded
 from jobs.leased import name_jobs
 from jobs.plainlog import PlainLog
 from jobs.plainrows import PlainRows, plain_rows
+from jobs.records import READ_BYTES
 from jobs.rows import FIXED, rows_sql
 from jobs.steps import FEW, planning
 from jobs.views.cuts import Cut
@@ -69,6 +71,11 @@ class Rows:
     def __len__(self) -> int:
         return self._table.num_rows
 
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return int(self._table.nbytes)
+
     def __iter__(self) -> Iterator[Row]:
         for batch in self._table.to_batches():
             columns = [column.to_pylist() for column in batch.columns]
@@ -101,6 +108,7 @@ class Reader:
         self._compiled: set[str] = set()
         self._unusual: set[str] = set()
         self._open: dict[str, PlainLog] = {}
+        self._bounded = {t.log.topic: Bounded(t.source, head) for t in logs}
         self._head = head
         self._group = group
         self._ahead: Future[Part] | None = None
@@ -123,12 +131,13 @@ class Reader:
 
     def _fetch(self, cut: Cut, positions: Mapping[Partition, int], held: frozenset[Partition]) -> Part:
         ends = {(topic, p): end for topic, offsets in cut.ends.items() for p, end in offsets.items()}
-        changes, reached, room = [], dict(positions), SLICE_OFFSETS
+        changes: list[tuple[str, Rows]] = []
+        reached, room = dict(positions), SLICE_OFFSETS
         for t in self._logs:  # far behind one table after another: a slice of all would take several reads
             topic = t.log.topic
             begin = {p: positions[topic, p] for p in range(t.log.partitions) if (topic, p) not in held}
             begin = {p: position for p, position in begin.items() if position < ends[topic, p]}
-            if not begin or room < _REST:
+            if not begin or room < _REST or sum(rows.size for _, rows in changes) > READ_BYTES:
                 continue
             rows, stops, stopped = self._rows(t, begin, {p: ends[topic, p] for p in begin}, room, cut.marker.lsn)
             room -= sum(stops[p] - begin[p] for p in stops)
@@ -180,7 +189,5 @@ class Reader:
             self._open.pop(topic).close()
         if left > FEW:
             self._compiled.add(topic)
-        share = max(1, room // len(begin))
-        to = {p: min(end[p], begin[p] + share) for p in end}
         spark = self._spark if topic in self._compiled else self._interpreting
-        return to, read_slice(spark, t.source, begin, to).toArrow()
+        return self._bounded[topic].read(spark, begin, end, room)

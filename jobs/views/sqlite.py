@@ -24,6 +24,8 @@ FORMAT = 2
 """Of the file. Another one is not read: the store is made anew."""
 _WAIT = 2.0
 """Seconds for which a file that another process has open is waited for: one that ends just now."""
+SLICE_SIZE = 32 << 20
+"""Characters of the documents of one slice, but for the last: bounds what is held of them at once."""
 _SHARE = 4
 """One in so many roots of a slice is of a large fan-out while there are others: it goes on, and holds up no other."""
 _SCHEMA = """
@@ -189,16 +191,15 @@ class SqliteRows:
 
     def seed(self, documents: Iterable[tuple[str, str | None]]) -> None:
         with self._readable():
-            waiting = iter(documents)
             shards = self._layout.view.shards
-            while some := list(islice(waiting, 10_000)):
-                some = [(key, document) for key, document in some if shard_of(key, shards) == self._shard]
+            ours = ((key, _hash(d)) for key, d in documents if shard_of(key, shards) == self._shard)
+            while some := list(islice(ours, 10_000)):
                 of_key = self._soil([key for key, _ in some])
-                for key, document in some:
-                    if document is None:
+                for key, hash_ in some:
+                    if hash_ is None:
                         self._run(f"DELETE FROM published WHERE id = {of_key}", (key,))
                     else:
-                        self._run(f"INSERT OR REPLACE INTO published VALUES ({of_key}, ?)", (key, _hash(document)))
+                        self._run(f"INSERT OR REPLACE INTO published VALUES ({of_key}, ?)", (key, hash_))
 
     def doubt(self, keys: Iterable[str]) -> None:
         shards = self._layout.view.shards
@@ -223,18 +224,19 @@ class SqliteRows:
         return of_key
 
     def audit(self, begin: int, limit: int) -> tuple[list[str], int | None]:
-        root, wrong = self._layout.root, []
+        root, wrong, looked, last = self._layout.root, [], 0, 0
         with self._readable():
             rows = self._run(
                 f"SELECT r.id, r.key, b.hash, iif(r.{self._layout.shown}, r.d, NULL), "
                 "EXISTS (SELECT 1 FROM dirty w WHERE w.id = r.id) "
                 f"FROM {root.view} r LEFT JOIN published b ON b.id = r.id WHERE r.id >= ? ORDER BY r.id LIMIT ?",
                 (begin, limit),
-            ).fetchall()
-        for _, key, known, document, dirty in rows:
-            if not dirty and known != (None if document is None else _hash(document)):
-                wrong.append(str(key))
-        return wrong, int(rows[-1][0]) + 1 if len(rows) == limit and rows[-1][0] < LAST_ROOT else None
+            )
+            for last, key, known, document, dirty in rows:  # noqa: B007
+                looked += 1
+                if not dirty and known != _hash(document):
+                    wrong.append(str(key))
+        return wrong, int(last) + 1 if looked == limit and last < LAST_ROOT else None
 
     def discard(self) -> None:
         with self._readable():
@@ -268,17 +270,22 @@ class SqliteRows:
             rows = self._run(
                 f"SELECT s.id, r.key, b.id, b.hash, iif(r.{self._layout.shown}, r.d, NULL) "
                 f"FROM taken s CROSS JOIN {self._layout.root.view} r ON r.id = s.id "
-                "LEFT JOIN published b ON b.id = s.id"
+                "LEFT JOIN published b ON b.id = s.id ORDER BY s.id"
             )
-            writes, marked, written, left = [], [], [], []
+            writes, marked, written, left, size = [], [], [], [], 0
             for id_, key, there, known, document in rows:
-                hash_ = None if document is None else _hash(document)
+                hash_ = _hash(document)
                 marked.append((id_, hash_))
                 if there is not None if hash_ is None else hash_ != known:
                     writes.append((key, document))
                     written.append((id_,))
+                    size += len(document or "")
                 else:
                     left.append((id_,))
+                if size > SLICE_SIZE:  # the others wait for the next slice
+                    rows.close()
+                    self._run("DELETE FROM taken WHERE id > ?", (id_,))
+                    break
             if len(written) < len(left):
                 self._connection.executemany("INSERT INTO slice VALUES (?)", written)
             else:
@@ -380,6 +387,8 @@ class SqliteRows:
         return min((int(since) for since in found if since is not None), default=None)
 
 
-def _hash(document: str) -> int:
-    """So long that two documents of one root do not meet in it by chance."""
+def _hash(document: str | None) -> int | None:
+    """So long that two documents of one root do not meet in it by chance. None of none."""
+    if document is None:
+        return None
     return int.from_bytes(hashlib.blake2b(document.encode(), digest_size=8).digest(), signed=True)

@@ -11,7 +11,6 @@ from driftless.lsn import format_lsn
 from driftless.marker import Marker
 from driftless.views.build import Build, standings
 from jobs.frontier import Frontier
-from jobs.movement import Movement
 from jobs.standing import Signal, told
 from jobs.views.store import Partition
 
@@ -29,10 +28,10 @@ class BuildProgress:
     frontier: Frontier | None = None
     dirty: int = 0
     published: int = 0
+    quarantined: int = 0
     trouble: str = ""
     error: SyncError | None = None
     changed: Signal = field(default_factory=threading.Event)
-    movement: Movement = field(default_factory=Movement)
 
     @property
     def follower(self) -> str:
@@ -74,7 +73,7 @@ class BuildProgress:
             "ends": {str(p): o for p, o in frontier.ends[log.topic].items()} if frontier else None,
             "lag_records": self.lag,
             "dirty": self.dirty,
-            "still_seconds": self.movement.still_seconds(self.state, self.done, self.lsn, self.published),
+            "quarantined": self.quarantined,
             "trouble": self.trouble if self.error is None else told(self.error),
             "error": None if self.error is None else told(self.error),
         }

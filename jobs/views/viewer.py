@@ -166,6 +166,8 @@ class Viewer(Leased[_Running]):
             if n in self._running:
                 self._end(n)
             self._shared.kafka.delete(names.view_topic(self._shared.config.name, self.view, n))
+            log, lease = self._shared.quarantine, names.view_lease(self.view)
+            log.write(lease, n, {}, [entry.key for entry in log.read(lease, n)])
             gone = [known[n].key, *(progress_key(self.view, n, shard) for shard in range(known[n].view.shards))]
             facts |= dict.fromkeys(gone)
         return facts

@@ -1,0 +1,50 @@
+"""How many rows Debezium may have of a table at a time: its worker holds all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from connectors.connector import CHUNK_ROWS
+from connectors.postgres import Postgres
+from driftless.errors import SourceError
+from driftless.table import Table, quoted, quoted_column
+
+FETCH_BYTES = 64 << 20
+"""Of these rows: a tenth of the heap of a small worker."""
+LOOKED_AT = 200
+"""Rows of each table with large values that are looked at."""
+SECONDS = 5.0
+"""How long that may take for one table."""
+_FETCH, _CHUNK, _TABLES = "snapshot.fetch.size", "incremental.snapshot.chunk.size", "table.include.list"
+
+
+def fetching(
+    source: Postgres, tables: Iterable[Table], wanted: Mapping[str, str], actual: Mapping[str, str] | None
+) -> dict[str, str]:
+    """The settings of a connector that say so: by the rows that there are when tables are added, and kept until then.
+
+    `wanted`: its other settings; `actual`: those that it has now, or None.
+    """
+    if actual is not None and actual.get(_TABLES) == wanted[_TABLES] and {_FETCH, _CHUNK} <= actual.keys():
+        return {_FETCH: actual[_FETCH], _CHUNK: actual[_CHUNK]}
+    rows = CHUNK_ROWS
+    largest = max((_largest(source, table) for table in tables), default=0)
+    while rows > 1 and rows * largest > FETCH_BYTES:
+        rows //= 10
+    return {_FETCH: str(rows), _CHUNK: str(max(10, rows))}
+
+
+def _largest(source: Postgres, table: Table) -> int:
+    """The bytes of the largest of some rows; 0 where no row is large, or where looking takes too long."""
+    with suppress(SourceError):
+        name = quoted(table.full_name).replace("'", "''")
+        toast = f"(select nullif(reltoastrelid, 0) from pg_class where oid = '{name}'::regclass)"
+        kept = f"select coalesce(pg_relation_size({toast}), 0) as document"
+        if int(source.first_document(kept, SECONDS) or 0) == 0:
+            return 0
+        columns = ", ".join(quoted_column(column.name) for column in table.columns)
+        some = f"select {columns} from {quoted(table.full_name)} limit {LOOKED_AT}"
+        sizes = f"select coalesce(max(octet_length(row({columns})::text)), 0) as document from ({some}) t"
+        return int(source.first_document(sizes, SECONDS) or 0)
+    return 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from connectors.catalogue import gone_columns
-from connectors.guard import connector_failed, topic_troubles, troubles, unread
+from connectors.catalogue import changes, gone_columns
+from connectors.guard import connector_trouble, topic_troubles, troubles
 from connectors.owners import taken
 from connectors.places import Places
 from connectors.postgres import Postgres, captured_tables
@@ -156,12 +156,6 @@ def _log(config: Config, places: Places, *, anew: bool) -> Iterator[Finding]:
     views = [view for view, declared in config.views.items() if declared.joined]
     for name, reason in view_meetings(config.name, config.source.tables, views):
         yield Finding(f"{name} {reason}")
-    status, cause = places.connect.state(names.connector(config.name))
-    if status == "FAILED":
-        # Not fatal: `apply` is what starts it again.
-        yield Finding(connector_failed(cause), fatal=False)
-    elif status == "RUNNING" and (said := unread(config.name, places.source, places.kafka)):
-        yield Finding(said, fatal=False)
     state = places.control.read() if places.control.topic in existing else State({})
     for reason in taken(config, places, state, existing):
         yield Finding(config.at(("name",), reason))
@@ -178,6 +172,11 @@ def _log(config: Config, places: Places, *, anew: bool) -> Iterator[Finding]:
         return
     if said := untrusted(places.source, config.name, state):
         yield Finding(said, fatal=False)
+    for table, reason in changes(config, places.source, state):
+        yield Finding(f"{table} changed: {reason}; see `driftless plan`", planned=True)
+    held = connector_trouble(config.name, places.connect, places.source, places.kafka)
+    if held is not None:
+        yield Finding(str(held), planned=True)
     for trouble in troubles(config, places.source, places.connect, state):
         yield Finding(str(trouble), planned=anew or not trouble.history)
     publication = names.publication(config.name)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import urllib3
 
 from driftless.address import shown_url
-from driftless.errors import SourceError, SourceUnavailable
+from driftless.errors import ConfigError, SourceError, SourceUnavailable
 from driftless.http import is_whole
 
 SETTLE_SECONDS = 5.0
@@ -32,6 +34,8 @@ class Connect:
     def config(self, name: str) -> dict[str, str] | None:
         """A connector's settings, or None where there is no such connector."""
         found: dict[str, str] | None = self._call("GET", f"/connectors/{name}/config", missing=True)
+        if found is not None and not isinstance(found, dict):
+            raise self._stranger()
         return found
 
     def put(self, name: str, config: dict[str, str]) -> None:
@@ -61,6 +65,11 @@ class Connect:
     def position(self, name: str) -> tuple[int | None, bool]:
         """(The position of the source's log to go on from, None where there is none; whether there is a connector)."""
         answer = self._call("GET", f"/connectors/{name}/offsets", missing=True)
+        with self._understood():
+            return self._position(answer)
+
+    @staticmethod
+    def _position(answer: Any) -> tuple[int | None, bool]:
         offsets = [] if answer is None else [item["offset"] or {} for item in answer["offsets"]]
         known = [int(offset[key]) for offset in offsets for key in ("lsn", "lsn_proc", "lsn_commit") if offset.get(key)]
         return max(known, default=None), answer is not None
@@ -68,8 +77,11 @@ class Connect:
     def state(self, name: str) -> tuple[str, str]:
         """(`RUNNING`, `FAILED`, `UNASSIGNED`, `MISSING`..., first line of the trace). RUNNING: connector and task."""
         status = self._call("GET", f"/connectors/{name}/status", missing=True)
-        if status is None:
-            return "MISSING", ""
+        with self._understood():
+            return ("MISSING", "") if status is None else self._state(status)
+
+    @staticmethod
+    def _state(status: Any) -> tuple[str, str]:
         parts = [status["connector"], *status["tasks"]]
         for part in parts:
             if part["state"] == "FAILED":
@@ -101,7 +113,22 @@ class Connect:
         """What Connect says against these settings, `field: message`."""
         kind = config["connector.class"]
         answer = self._call("PUT", f"/connector-plugins/{kind.rsplit('.', 1)[-1]}/config/validate", config)
-        return [f"{item['value']['name']}: {error}" for item in answer["configs"] for error in item["value"]["errors"]]
+        with self._understood():
+            return [
+                f"{item['value']['name']}: {error}" for item in answer["configs"] for error in item["value"]["errors"]
+            ]
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """An answer of another form than Connect's comes from another kind of server."""
+        try:
+            yield
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+            raise self._stranger() from None
+
+    def _stranger(self) -> ConfigError:
+        hint = "connect.url must lead to the REST interface of a Connect worker"
+        return ConfigError(f"the server at {self.address} is not Kafka Connect", hint=hint)
 
     def _call(self, method: str, path: str, body: object = None, *, missing: bool = False) -> Any:
         """One request; tries again while the cluster rebalances, which it does for a moment after every change."""
@@ -122,15 +149,30 @@ class Connect:
             if not is_whole(answer.status, answer.headers):
                 raise SourceUnavailable(f"Kafka Connect at {self.address} does not answer {method} {path} to the end")
             if answer.status == 404 and missing:
+                if answer.data and not _is_ours(answer):
+                    raise self._stranger()
                 return None
             if answer.status < 300:
-                return answer.json() if answer.data else None
+                if not answer.data:
+                    return None
+                with self._understood():
+                    found = answer.json()
+                if found is None:
+                    raise self._stranger()
+                return found
             if _NO_LEADER in (why := _message(answer)):
                 raise SourceError(f"Kafka Connect at {self.address}: {why}", hint="start the Connect worker again")
             # 409: rebalancing. 500 with a timeout: the worker waits for its group, as after a kill.
             if answer.status not in (409, 500, 503) or time.monotonic() > deadline:
                 raise SourceError(f"Kafka Connect at {self.address}: {method} {path}: {answer.status}: {why}")
             time.sleep(0.5)
+
+
+def _is_ours(answer: urllib3.BaseHTTPResponse) -> bool:
+    try:
+        return "error_code" in answer.json()
+    except (ValueError, TypeError):
+        return False
 
 
 def _reason(exc: Exception) -> str:

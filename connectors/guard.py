@@ -25,6 +25,7 @@ from driftless.registry import differs, keeps_newest, not_the_same, registered_l
 from driftless.views.build import newest_build
 
 APPLY = "run `driftless apply`: it has the tables read anew, then start the run again"
+STARTS = "`driftless apply` starts it again"
 REMADE = "`driftless apply` makes it again"
 ANEW = "if source.dsn leads where it should, run `driftless apply --anew`: it has everything read anew from there"
 OTHER = "choose another `name` in sync.yaml, or correct source.dsn if this is meant to be that pipeline"
@@ -52,9 +53,20 @@ class Trouble:
         return {RENEWAL: {"what": self.what, "history": self.history}}
 
 
-def connector_failed(cause: str) -> str:
-    """What is said of a connector that has failed."""
-    return f"the connector has failed: {cause}; `driftless apply` starts it again"
+def connector_trouble(pipeline: str, connect: Connect, source: Postgres, kafka: Kafka) -> Trouble | None:
+    """Why nothing brings changes into the log, though all else may be well; None where something does."""
+    state, cause = connect.state(names.connector(pipeline))
+    if state == "FAILED":
+        return Trouble(f"the connector has failed: {cause}", STARTS, renewal=False)
+    if state == "MISSING":
+        return Trouble(f"the connector {names.connector(pipeline)} is gone", REMADE, renewal=False)
+    if state in ("STOPPED", "PAUSED"):
+        return Trouble(f"the connector is {state}", "`driftless apply` resumes it", renewal=False)
+    if state != "RUNNING":
+        return Trouble(f"the connector is {state}", "if this stays, start the Connect worker again", renewal=False)
+    if said := unread(pipeline, source, kafka):
+        return Trouble(said, "if this stays, start the Connect worker again", renewal=False)
+    return None
 
 
 def unread(pipeline: str, source: Postgres, kafka: Kafka) -> str:
@@ -75,7 +87,7 @@ def unread(pipeline: str, source: Postgres, kafka: Kafka) -> str:
         return ""
     return (
         f"nobody reads the slot {name}, though Connect says that the connector runs: it is trying again, or its worker "
-        "has lost it; if this stays, start the Connect worker again"
+        "has lost it"
     )
 
 
@@ -117,6 +129,7 @@ def troubles(
         return
     yield from _slot(names.slot(config.name), slot, read)
     yield from _publication(config, source, state)
+    yield from inherited(config, source)
 
 
 @dataclass(frozen=True)
@@ -180,6 +193,24 @@ def _publication(config: Config, source: Postgres, state: State) -> Iterator[Tro
             continue
         if reason := not_carried(state.get(f"carried/{name}"), carried.get(name)):
             yield Trouble(f"{name}: {reason}", renewal=False)
+
+
+def inherited(config: Config, source: Postgres) -> Iterator[Trouble]:
+    """Tables that others inherit from, also since a moment ago: rows of those are in no log."""
+    parents = source.parents()
+    for name in config.source.tables:
+        if children := parents.get(name):
+            more = f" and {len(children) - 1:,} more" if len(children) > 1 else ""
+            hint = (
+                f"detach them (`alter table {children[0]} no inherit {name}`) or drop them, then start the run again; "
+                "or follow those tables instead"
+            )
+            yield Trouble(
+                f"{name} has tables that inherit from it, {children[0]}{more}: their rows are read with it, and are in "
+                "no log",
+                hint,
+                renewal=False,
+            )
 
 
 def topic_troubles(config: Config, kafka: Kafka, state: State) -> Iterator[Trouble]:

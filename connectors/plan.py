@@ -18,6 +18,7 @@ from connectors.views import plan_builds, plan_views_removal
 from driftless import names
 from driftless.config import Config
 from driftless.control import SETTINGS, State
+from driftless.counted import counted
 from driftless.errors import SourceError
 from driftless.generation import Generation, begin_facts, define, newest, next_number
 from driftless.manytopics import create_topics, describe, settings_in_force
@@ -98,7 +99,7 @@ def _database(config: Config, places: Places, tables: dict[str, Table], state: S
         add(
             "create",
             f"publication {publication}",
-            f"{len(tables)} tables",
+            counted(len(tables), "table"),
             f"create publication {publication} for table {listed}",
         )
     else:
@@ -137,18 +138,18 @@ def _topics(config: Config, places: Places, state: State, existing: set[str]) ->
     for name, (partitions, settings) in wanted.items():
         found = there.get(name)
         if found is None:
-            detail = f"{partitions} partitions, {settings['cleanup.policy']}"
+            detail = f"{counted(partitions, 'partition')}, {settings['cleanup.policy']}"
             part = (name, (partitions, settings))
             actions.append(Action("create", f"topic {name}", detail, together=create, part=part))
             continue
         if found.partitions != partitions == registered.get(name):
-            detail = f"it has {found.partitions} partitions, and {partitions} are registered"
+            detail = f"it has {counted(found.partitions, 'partition')}, and {partitions} are registered"
             do = bind(_make_anew, config, places, name, partitions, settings)
             actions.append(Action("make anew", f"topic {name}", detail, do=do))
             continue
         if found.partitions != partitions:
             raise SourceError(
-                f"the topic {name} has {found.partitions} partitions, sync.yaml says {partitions}",
+                f"the topic {name} has {counted(found.partitions, 'partition')}, sync.yaml says {partitions}",
                 hint="the count is frozen once the topic is made: versions rest on it. Put the old number back",
             )
         actual = in_force[name]

@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 from connectors import columns, patient, queries
 from connectors.relations import ForeignKey, Relation
 from driftless import names
-from driftless.address import dsn_problem, misread
+from driftless.address import dsn_problem, is_refusal, misread
 from driftless.config import Config
 from driftless.errors import ConfigError, SourceError, SourceUnavailable
 from driftless.lsn import parse_lsn
@@ -88,7 +88,8 @@ class Slot:
 class Postgres:
     """A connection to the source. Messages never carry the DSN's password."""
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, *, patience: float = 10) -> None:
+        """`patience`: seconds for which a connection is waited for."""
         if problem := dsn_problem(dsn):
             raise ConfigError(f"the DSN of the source cannot be read: {problem}")
         try:
@@ -97,15 +98,19 @@ class Postgres:
             raise ConfigError(f"the DSN of the source cannot be read: {misread(str(exc))}") from None
         self._dsn = dsn
         self.address = f"{self.parameters.get('host', 'localhost')}:{self.parameters.get('port', 5432)}"
-        self._connection = self._connect()
+        self._connection = self._connect(patience)
 
-    def _connect(self) -> psycopg.Connection:
+    def _connect(self, patience: float) -> psycopg.Connection:
+        seconds = max(2, round(patience))
         try:
-            return psycopg.connect(self._dsn, autocommit=True, connect_timeout=10, application_name="driftless")
+            return psycopg.connect(self._dsn, autocommit=True, connect_timeout=seconds, application_name="driftless")
         except psycopg.OperationalError as exc:
             reason = " ".join(str(exc).split())
-            hint = "check source.dsn; `driftless up` starts a local server"
-            raise SourceUnavailable(f"Postgres at {self.address} cannot be reached: {reason}", hint=hint) from None
+            if is_refusal(reason):
+                hint = "check the role, the password and the database of source.dsn, and pg_hba.conf of the server"
+                raise ConfigError(f"Postgres at {self.address} refuses the role: {reason}", hint=hint) from None
+            what = f"Postgres at {self.address} cannot be reached: {reason}"
+            raise SourceUnavailable(what, hint="check source.dsn; `driftless up` starts a local server") from None
 
     def __enter__(self) -> Postgres:
         return self
@@ -285,9 +290,7 @@ class Postgres:
             return [row[0] for row in self._connection.execute(query.encode(), (schema, name, column)).fetchall()]
 
     def encoding(self) -> str:
-        row = self._row("select getdatabaseencoding()::text")
-        assert row is not None
-        return str(row[0])
+        return str((self._row("select getdatabaseencoding()::text") or ("",))[0])
 
     def relations(self) -> dict[str, Relation]:
         """Everything in the database that an operator could take for a table, by full name."""
@@ -302,6 +305,10 @@ class Postgres:
             query = b"select oid::regprocedure::text from pg_proc where proname = 'pg_logical_emit_message' "
             rows = self._connection.execute(query + b"and not has_function_privilege(oid, 'execute')").fetchall()
         return [row[0] for row in rows]
+
+    def parents(self) -> dict[str, list[str]]:
+        """Tables from which others inherit, each with those; not those that are partitioned."""
+        return {join_name(schema, name): children for schema, name, children in self.rows(queries.PARENTS)}
 
     def publication(self, name: str) -> set[str] | None:
         """The tables that a publication carries, or None."""
@@ -357,15 +364,11 @@ class Postgres:
 
     def lsn(self) -> int:
         """The end of the log that is written: every commit that anybody has seen is before it."""
-        row = self._row("select pg_current_wal_insert_lsn()::text")
-        assert row is not None
-        return parse_lsn(str(row[0]))
+        return parse_lsn(str(self.rows("select pg_current_wal_insert_lsn()::text")[0][0]))
 
     def clock(self) -> float:
         """Seconds since 1970 by the source's clock, which markers carry."""
-        row = self._row("select extract(epoch from clock_timestamp())::float8")
-        assert row is not None
-        return float(str(row[0]))
+        return float(str(self.rows("select extract(epoch from clock_timestamp())::float8")[0][0]))
 
     def identity(self) -> dict[str, object]:
         """What the pipeline's log rests on: another server, or another history of this one, has another identity."""

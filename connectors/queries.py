@@ -74,6 +74,11 @@ join pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema', '{names.SCHEMA}')
 order by 1, 2
 """
+PARENTS = """
+select n.nspname::text, p.relname::text, array_agg(i.inhrelid::regclass::text order by i.inhseqno, i.inhrelid)
+from pg_inherits i join pg_class p on p.oid = i.inhparent join pg_namespace n on n.oid = p.relnamespace
+where p.relkind = 'r' group by 1, 2
+"""
 # Keys of columns alone, that hold for every row.
 UNIQUE = """
 select n.nspname::text, c.relname::text,

@@ -18,6 +18,7 @@ _ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _POSTGRES = re.compile(r"postgres(?:ql)?://(?=.)(?P<at>[^/?]*)(?P<path>[^?]*)(?:\?(?P<query>.*))?", re.DOTALL)
 _PAIRS = re.compile(r"\w+\s*=\s*\S")
 _OPTIONS = ("host", "port", "dbname", "user", "password", "sslmode", "sslrootcert", "sslcert", "sslkey", "options")
+_REFUSALS = ("authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry", "not permitted")
 _OTHERS = {"mysql", "mariadb", "mongodb", "sqlserver", "oracle"}
 _LIKE_DSN = "must look like `postgresql://user:password@host:5432/database`"
 
@@ -51,6 +52,11 @@ def misread(said: str) -> str:
         return "as `key=value` pairs, a value with spaces or quotes is written in single quotes, and `'` in it as `\\'`"
     near = nearest(found[1] or found[2] or "", _OPTIONS, cutoff=0.75)
     return "it names an option that Postgres does not have" + (f"; did you mean `{near}`?" if near else "")
+
+
+def is_refusal(said: str) -> bool:
+    """Whether a Postgres is there and does not let us in, which does not pass by itself."""
+    return any(reason in said for reason in _REFUSALS)
 
 
 def url_problem(url: str, schemes: Collection[str], like: str) -> str:

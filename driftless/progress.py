@@ -11,7 +11,11 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
 
+from driftless.counted import counted
+
 LINE_SECONDS = 5.0
+MOST_LINES = 8
+"""Where more are under way at once, one line tells of all."""
 _UNDER_WAY = ("bootstrapping", "reading")
 """States that take long enough to be watched."""
 
@@ -85,18 +89,29 @@ def _lines(standings: Sequence[Standing], console: Console, ended: threading.Eve
         if time.monotonic() < due:
             continue
         due = time.monotonic() + LINE_SECONDS
-        for s in standings:
-            if s.state in _UNDER_WAY and s.positions:
-                rate = meters.setdefault(s.follower, Meter()).rate(s.done)
-                left = f", {(s.total - s.done) / rate:.0f} s left" if rate > 0 else ""
-                line = f"{s.follower}: {s.done:,} of {s.total:,}, {rate:,.0f}/s{left}"
-                console.print(line, soft_wrap=True)
+        under_way = [s for s in standings if s.state in _UNDER_WAY and s.positions]
+        if len(under_way) > MOST_LINES:
+            done, total = sum(s.done for s in under_way), sum(s.total for s in under_way)
+            console.print(f"{len(under_way)} under way: {done:,} of {total:,} records", soft_wrap=True)
+            continue
+        for s in under_way:
+            rate = meters.setdefault(s.follower, Meter()).rate(s.done)
+            left = f", {max(0, s.total - s.done) / rate:,.0f} s left" if rate > 0 else ""
+            line = f"{s.follower}: {s.done:,} of {max(s.total, s.done):,}, {rate:,.0f}/s{left}"
+            console.print(line, soft_wrap=True)
 
 
 def _say_change(states: dict[str, str], s: Standing, console: Console) -> None:
     if states.get(s.follower) != s.state and s.positions:
         states[s.follower] = s.state
-        console.print(f"{s.follower}: {s.state} at {s.done:,} of {s.total:,} records", soft_wrap=True)
+        console.print(f"{s.follower}: {s.state}{_how_far(s.done, s.total)}", soft_wrap=True)
+
+
+def _how_far(done: int, total: int) -> str:
+    """What is read may be known before it is known how much there is."""
+    if done == 0 and total == 0:
+        return ""
+    return f" at {done:,} of {total:,} records" if done <= total else f" at {counted(done, 'record')}"
 
 
 class Meter:

@@ -204,6 +204,7 @@ _KINDS: dict[str, dict[str, Check]] = {
         "quarantined?": _or_none(_int),
         "trouble?": _text,
         "trouble_since?": _or_none(_time),
+        "still_seconds?": _or_none(_time),
     },
     "build": {
         "state": _text,
@@ -214,6 +215,7 @@ _KINDS: dict[str, dict[str, Check]] = {
         "dirty?": _or_none(_int),
         "trouble?": _text,
         "trouble_since?": _or_none(_time),
+        "still_seconds?": _or_none(_time),
         "error?": _or_none(_text),
     },
     "generation": {

@@ -73,6 +73,9 @@ class Sink(Protocol):
     def check(self) -> None:
         """Raise `SinkMisconfigured` or `SinkUnavailable` unless the store can be trusted with a follower."""
 
+    def rehearse(self) -> None:
+        """Raise what `create` and the first writes would: do the same under names that nobody reads, and undo it."""
+
     def create(self, generation: int) -> None:
         """Make the place for this generation; one that is there is left as it is. Readers see none but the first before
         `promote`.

@@ -8,6 +8,7 @@ from typing import Any
 
 from driftless.config import Config
 from driftless.control import UNWATCHED, State
+from driftless.health import Problem, current, follower_problems, view_problems
 from driftless.lsn import format_lsn, parse_lsn
 from driftless.names import view_lease
 from driftless.request import is_running
@@ -20,7 +21,7 @@ class SourceStatus:
     """The source's side; None where the source cannot be reached or has no slot for this pipeline yet.
 
     `changed`: tables that are no longer as they were registered, and in what. `troubles`: why the log cannot be trusted
-    any more, or does not go on.
+    any more, or does not go on, and which server does not answer.
     """
 
     lsn: int | None = None
@@ -28,7 +29,7 @@ class SourceStatus:
     slot_lag_bytes: int | None = None
     time: float | None = None
     changed: Mapping[str, str] = field(default_factory=dict)
-    troubles: Sequence[str] = ()
+    troubles: Sequence[Problem] = ()
     warnings: Sequence[str] = ()
 
 
@@ -37,6 +38,14 @@ def status(config: Config, state: State, source: SourceStatus, now: float) -> di
     followers = [_follower(config, name, state, source, now) for name in config.followers]
     views = [_built(name, state, now) if view.joined else _view(name, followers) for name, view in config.views.items()]
     lsn = None if source.lsn is None else format_lsn(source.lsn)
+    problems = [
+        *source.troubles,
+        *(Problem(f"table {t}", w, "see `driftless plan`") for t, w in source.changed.items()),
+    ]
+    for name, view in zip(config.views, views, strict=True):
+        if config.views[name].joined:
+            problems += view_problems(state, view, now, source.time)
+    problems += [problem for follower in followers for problem in follower_problems(state, follower, now)]
     return {
         "pipeline": config.name,
         "source": {
@@ -44,12 +53,14 @@ def status(config: Config, state: State, source: SourceStatus, now: float) -> di
             "slot": source.slot,
             "slot_lag_bytes": source.slot_lag_bytes,
             "changed": dict(source.changed),
-            "trouble": "; ".join(source.troubles) or None,
+            "trouble": "; ".join(f"{trouble.what}; {trouble.do}" for trouble in source.troubles) or None,
             "unwatched_lsn": _unwatched(state, followers),
         },
         "warnings": [*source.warnings, *warnings(state)],
         "views": views,
         "followers": followers,
+        "problems": [problem.to_json() for problem in problems],
+        "unreachable": [problem.who for problem in problems if problem.unreachable],
     }
 
 
@@ -105,7 +116,7 @@ def _follower(config: Config, name: str, state: State, source: SourceStatus, now
         "lag_records": fact.get("lag_records"),
         "documents": fact.get("documents"),
         "quarantined": fact.get("quarantined", 0),
-        "trouble": "; ".join(_troubles(state, name, generations)) or None,
+        "trouble": "; ".join(dict.fromkeys(_troubles(state, name, current(generations)))) or None,
         **_proven(state, name, live["n"] if live else None),
     }
 
@@ -125,7 +136,7 @@ def _state(live: str, others: set[str]) -> str:
     return "rebuilding" if live == "live" and "bootstrapping" in others else live
 
 
-def _troubles(state: State, name: str, generations: list[dict[str, Any]]) -> list[str]:
+def _troubles(state: State, name: str, generations: Sequence[Mapping[str, Any]]) -> list[str]:
     facts = (state.get(f"follower/{name}/{g['n']}") or {} for g in generations)
     return [str(fact["trouble"]) for fact in facts if fact.get("trouble")]
 
@@ -142,6 +153,7 @@ def _view(name: str, followers: list[dict[str, Any]]) -> dict[str, Any]:
         "lag_records": 0,
         "dirty": 0,
         "quarantined": 0,
+        "error": None,
     }
 
 
@@ -156,6 +168,7 @@ def _built(name: str, state: State, now: float) -> dict[str, Any]:
     for shard, fact in enumerate(shards):
         said = str(fact.get("state", "stopped"))
         states.append(said if said == "failed" or is_running(state, view_lease(name, shard), now) else "stopped")
+    trouble = "; ".join(dict.fromkeys(str(fact["trouble"]) for fact in shards if fact.get("trouble"))) or None
     reached = [str(fact["frontier_lsn"]) for fact in shards if fact.get("frontier_lsn")]
     return {
         "name": name,
@@ -165,7 +178,8 @@ def _built(name: str, state: State, now: float) -> dict[str, Any]:
         "lag_records": max((fact.get("lag_records") or 0 for fact in shards), default=None),
         "dirty": sum(fact.get("dirty") or 0 for fact in shards),
         "quarantined": sum(fact.get("quarantined") or 0 for fact in shards),
-        "trouble": "; ".join(str(fact["trouble"]) for fact in shards if fact.get("trouble")) or None,
+        "trouble": trouble,
+        "error": trouble if "failed" in states else None,
     }
 
 

@@ -27,7 +27,7 @@ from jobs.held import Quarantine
 from jobs.leased import name_jobs, shown
 from jobs.saving import Saving
 from jobs.spark import submitted
-from jobs.standing import Checkpoint, Job, Progress, lasting
+from jobs.standing import Checkpoint, Job, Progress, lasting, told
 from jobs.threads import Bell, Ringing
 
 _log = logging.getLogger(__name__)
@@ -155,7 +155,7 @@ class Follow:
                     return
                 if not self.progress.trouble:
                     _log.warning("%s: waiting: %s", self.job.follower, exc)
-                self.progress.trouble = str(exc)
+                self.progress.trouble = told(exc)
                 self.progress.changed.set()
                 self._ground.doubt()
                 self.stop.wait(pause)

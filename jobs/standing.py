@@ -15,6 +15,7 @@ from driftless.lsn import format_lsn
 from driftless.marker import Marker
 from driftless.registry import TopicLog
 from jobs.apply import LogSource, SinkSpec
+from jobs.movement import Movement
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Progress:
     held_up: str = ""
     error: SyncError | None = None
     changed: Signal = field(default_factory=threading.Event)
+    movement: Movement = field(default_factory=Movement)
 
     @property
     def follower(self) -> str:
@@ -111,6 +113,7 @@ class Progress:
             "applied_lsn": None if self.marker is None else format_lsn(self.marker.lsn),
             "marker_time": None if self.marker is None else self.marker.time,
             "read_records": self.done,
+            "still_seconds": self.movement.still_seconds(self.state, self.promoting, self.done, self.lsn),
             "lag_records": self.lag,
             "documents": self.documents,
             "quarantined": self.quarantined,

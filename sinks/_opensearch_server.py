@@ -12,10 +12,14 @@ import orjson
 from opensearchpy import ConnectionError as NoConnection
 from opensearchpy import SSLError, Urllib3HttpConnection
 
+from driftless.address import shown_url
 from driftless.errors import SinkMisconfigured, SinkUnavailable
 from driftless.http import is_whole
 from sinks._retry import attempts
 
+AWAY = "Is the server running, and is `url` right?"
+WRONG_URL = "Is `url` that of an OpenSearch server?"
+_NO_TLS = ("WRONG_VERSION_NUMBER", "wrong version number", "RECORD_LAYER_FAILURE", "record layer failure")
 BUSY = frozenset({408, 429, 500, 502, 503, 504})
 
 
@@ -35,6 +39,7 @@ class Server:
         self, url: str, *, ca_certs: str | None, connections: int, request_seconds: float, retry_seconds: float
     ) -> None:
         self._url = url
+        self.address = shown_url(url)
         self._ca_certs = ca_certs
         self._connections = connections
         self._request_seconds = request_seconds
@@ -49,26 +54,50 @@ class Server:
                 return self.once(method, path, sent, ok=ok)
             except SinkUnavailable as busy:
                 why = busy
-        raise SinkUnavailable(f"{why}; gave up after {self.retry_seconds:g} s") from why
+        raise SinkUnavailable(f"{why}; tried for {self.retry_seconds:g} s", hint=why.hint if why else "") from why
 
     def once(self, method: str, path: str, body: bytes | None, *, ok: Collection[int] = ()) -> tuple[int, str]:
         where = f"{method} {path.partition('?')[0]}"
         try:
             status, headers, answer = self._connection.perform_request(method, path, body=body, ignore=range(300, 600))
         except SSLError as exc:
+            if any(said in str(exc) for said in _NO_TLS):
+                hint = "Write `http://` in `url`, or give the address of the port that speaks TLS."
+                raise SinkMisconfigured(f"The server at {self.address} does not speak TLS", hint=hint) from exc
             raise SinkMisconfigured("OpenSearch's certificate is not trusted", hint="Set `ca_certs`.") from exc
         except NoConnection as exc:
             # Only the kind of failure: the text of some names the URL.
             kind = type(exc.info if isinstance(exc.info, Exception) else exc).__name__
-            raise SinkUnavailable(f"OpenSearch does not answer {where}: {kind}") from exc
+            raise SinkUnavailable(f"OpenSearch at {self.address} does not answer {where}: {kind}", hint=AWAY) from exc
         if not is_whole(status, headers):
-            raise SinkUnavailable(f"OpenSearch does not answer {where} to the end")
+            raise SinkUnavailable(f"OpenSearch at {self.address} does not answer {where} to the end")
         if status < 300 or status in ok:
             return status, answer
         if status in BUSY:
             raise SinkUnavailable(f"OpenSearch answers {where} with {status} {error_type(answer)}")
-        hint = "Check the user, its password and its permissions." if status in (401, 403) else ""
+        hint = "Check the user, its password and its permissions." if status in (401, 403) else WRONG_URL
         raise SinkMisconfigured(f"OpenSearch refuses {where}: {status} {error_type(answer)}", hint=hint)
+
+    def require_opensearch(self) -> None:
+        """Raises where it is another kind of server, or too old."""
+        _, answer = self.look("/")
+        version = answer.get("version")
+        if not isinstance(version, dict) or version.get("distribution") != "opensearch":
+            raise SinkMisconfigured(f"The server at {self.address} is not OpenSearch", hint=WRONG_URL)
+        number = str(version.get("number"))
+        if not number.partition(".")[0].isdecimal() or int(number.partition(".")[0]) < 2:
+            raise SinkMisconfigured(f"OpenSearch {number} is too old", hint="Use 2.x or newer.")
+
+    def look(self, path: str, *, ok: Collection[int] = ()) -> tuple[int, dict[str, Any]]:
+        """What a preflight asks, once: who waits for it wants to know now. Raises where that is no JSON object."""
+        status, answer = self.once("GET", path, None, ok=ok)
+        try:
+            found = orjson.loads(answer)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise SinkMisconfigured(f"The server at {self.address} is not OpenSearch", hint=WRONG_URL)
+        return status, found
 
     def index(self, alias: str) -> Index | None:
         """The one index behind an alias; None where there is no such alias. Cheap: no shard is asked."""

@@ -15,6 +15,7 @@ from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from driftless.address import shown_url
 from driftless.errors import SinkError, SinkMisconfigured, SinkUnavailable
 from sinks._arrow import length, text
 from sinks._retry import attempts
@@ -45,6 +46,7 @@ class Server:
 
     def __init__(self, url: str, *, ca_certs: str | None, request_seconds: float, retry_seconds: float) -> None:
         self._url = url
+        self.address = shown_url(url)
         self._ca_certs = ca_certs
         self._request_seconds = request_seconds
         self.retry_seconds = retry_seconds
@@ -72,13 +74,13 @@ class Server:
                 return self.once(question)
             except SinkUnavailable as busy:
                 why = busy
-        raise SinkUnavailable(f"{why}; gave up after {self.retry_seconds:g} s") from why
+        raise SinkUnavailable(f"{why}; tried for {self.retry_seconds:g} s", hint=why.hint if why else "") from why
 
     def once(self, question: Callable[[Any], T]) -> T:
         try:
             return question(self.client)
         except (exceptions.RedisError, OSError) as exc:
-            raise meaning(exc) from exc
+            raise meaning(exc, self.address) from exc
 
     @contextmanager
     def connection(self) -> Iterator[Any]:
@@ -94,7 +96,7 @@ class Server:
             finally:
                 pool.release(connection)
         except (exceptions.RedisError, OSError) as exc:
-            raise meaning(exc) from exc
+            raise meaning(exc, self.address) from exc
 
     def scan(self, prefix: str, *, page: int) -> Iterator[list[str]]:
         """All names that start so, in pages of this size; one that is there from beginning to end is given, at times
@@ -134,7 +136,7 @@ def _text(name: bytes) -> str | None:
         return None
 
 
-def meaning(exc: Exception) -> SinkError:
+def meaning(exc: Exception, address: str = "") -> SinkError:
     """What the program does next. Redis's own messages name commands and settings, never values."""
     text = str(exc)
     code = getattr(exc, "status_code", None) or text.partition(" ")[0]
@@ -149,10 +151,14 @@ def meaning(exc: Exception) -> SinkError:
     if isinstance(exc, (exceptions.ConnectionError, exceptions.TimeoutError, OSError)):
         if "CERTIFICATE_VERIFY_FAILED" in text:
             return SinkMisconfigured("Redis's certificate is not trusted", hint="Set `ca_certs`.")
-        return SinkUnavailable(f"Redis does not answer: {type(exc).__name__}")
+        where = f" at {address}" if address else ""
+        hint = "Is the server running, and is `url` right?"
+        return SinkUnavailable(f"Redis{where} does not answer: {type(exc).__name__}", hint=hint)
+    if isinstance(exc, exceptions.InvalidResponse):
+        return SinkMisconfigured(f"The server at {address} is not Redis", hint="Give the `url` of a Redis server.")
     if code == "GENERATION":
         return Refused(text)
-    return SinkMisconfigured(f"Redis refuses: {text}")
+    return SinkMisconfigured(f"Redis{f' at {address}' * bool(address)} refuses: {text}")
 
 
 def command(*parts: str | bytes) -> bytes:

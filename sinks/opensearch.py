@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cached_property
+from secrets import token_hex
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -164,17 +165,32 @@ class OpenSearchSink:
 
     def check(self) -> None:
         """Also refuses a server that is not OpenSearch, and a reader's name that something else holds."""
-        _, answer = self._server.call("GET", "/")
-        version = orjson.loads(answer)["version"]
-        if version.get("distribution") != "opensearch":
-            raise SinkMisconfigured("The server is not OpenSearch", hint="Give the `url` of an OpenSearch server.")
-        if int(version["number"].split(".")[0]) < 2:
-            raise SinkMisconfigured(f"OpenSearch {version['number']} is too old", hint="Use 2.x or newer.")
+        self._server.require_opensearch()
         self._holders()
         self._faithful.check()
 
     def create(self, generation: int) -> None:
         self._holders()
+        made = self._server.create(self._name(generation), self._definition(generation))
+        if self._mark_of(self._name(generation)) != self._mark(generation):
+            raise SinkMisconfigured(
+                f"There is an index `{self._name(generation)}` that is not ours",
+                hint="Choose another `index` for this follower, or delete that one.",
+            )
+        self._faithful.check_new(self._name(generation), made=made)
+        self._checkpoints.create()
+
+    def rehearse(self) -> None:
+        """Makes an index of another name with the same settings and mapping, and deletes it."""
+        name, definition = f"{self._config.index}-0-check-{token_hex(4)}", self._definition(0)
+        definition["settings"]["hidden"] = True
+        try:
+            self._server.create(name, {**definition, "aliases": {}})
+        finally:
+            self._server.call("DELETE", f"/{name}", ok={404})
+
+    def _definition(self, generation: int) -> dict[str, Any]:
+        """What the index of a generation is made with."""
         mapping = dict(self._config.mapping)
         settings: dict[str, JsonValue] = {}
         if not mapping:
@@ -183,19 +199,11 @@ class OpenSearchSink:
         if "number_of_replicas" not in self._config.settings:
             settings["auto_expand_replicas"] = "0-1"
         settings |= self._config.settings
-        body = {
+        return {
             "settings": settings | {"gc_deletes": f"{HORIZON_SECONDS}s"} | OVERRIDES,
             "mappings": mapping | {"_meta": {"driftless": self._mark(generation)}, "_routing": ROUTING},
             "aliases": {self._writes(generation): {"is_hidden": True}},
         }
-        made = self._server.create(self._name(generation), body)
-        if self._mark_of(self._name(generation)) != self._mark(generation):
-            raise SinkMisconfigured(
-                f"There is an index `{self._name(generation)}` that is not ours",
-                hint="Choose another `index` for this follower, or delete that one.",
-            )
-        self._faithful.check_new(self._name(generation), made=made)
-        self._checkpoints.create()
 
     def promote(self, generation: int, progress: Progress = in_silence) -> None:  # noqa: ARG002
         """One call that changes all aliases or none: killed before or after it, readers see one whole generation.
@@ -271,7 +279,7 @@ class OpenSearchSink:
                 return done
             why = f"{len(verdict.again)} writes were refused for now: {', '.join(sorted(verdict.why))}"
             writes = writes.take(pa.array(verdict.again))
-        raise SinkUnavailable(f"{why}; gave up after {self._config.retry_seconds:g} s")
+        raise SinkUnavailable(f"{why}; tried for {self._config.retry_seconds:g} s")
 
     def _bulk(self, generation: int, writes: pa.RecordBatch) -> Verdict:
         # The server waits for a shard half as long as we wait for the server: so it can still say which items it took.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from secrets import token_hex
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ from sinks._redis_wire import Script, Server
 from sinks._redis_write import Writer
 
 _SAVE = Script("save.lua")
+_REHEARSAL = "for _, name in ipairs(KEYS) do redis.call('SET', name, '') redis.call('DEL', name) end"
 
 
 class Config(SinkConfig):
@@ -62,7 +64,7 @@ class Config(SinkConfig):
         if not url.startswith("unix://") and (problem := url_problem(url, ("redis", "rediss"), like)):
             raise ValueError(problem)
         try:
-            parse_url(url)
+            parse_url(url)  # type: ignore[no-untyped-call]
         except ValueError:  # its text quotes parts of the URL
             raise ValueError(f"must look like `{like}`") from None
         return url
@@ -133,6 +135,7 @@ class RedisSink:
         template = Template.parse(config.key, context.key_columns)
         form: Format = JsonText() if config.format == "json" else HashOfColumns()
         self._names = Names(context.pipeline, context.follower)
+        self._prefix = template.prefix
         self._server = Server(
             config.url,
             ca_certs=config.ca_certs,
@@ -148,7 +151,10 @@ class RedisSink:
 
     def check(self) -> None:
         """Also refuses a server that evicts: a version or a delete that it forgot would let an older write win."""
-        info = self._server.call("INFO")
+        info = self._server.once(lambda client: client.execute_command("INFO"))
+        if not isinstance(info, dict) or not {"redis_version", "maxmemory_policy"} <= info.keys():
+            what = f"The server at {self._server.address} is not a Redis that keeps documents"
+            raise SinkMisconfigured(what, hint="Give the `url` of a Redis server, not of a Sentinel.")
         if tuple(map(int, info["redis_version"].split(".")[:2])) < (6, 2):
             raise SinkMisconfigured(f"Redis {info['redis_version']} is too old", hint="Use 6.2 or newer.")
         if info.get("cluster_enabled"):
@@ -161,6 +167,12 @@ class RedisSink:
                 hint="Run `CONFIG SET maxmemory-policy noeviction`, and set it in redis.conf.",
             )
         self._generations.check()
+
+    def rehearse(self) -> None:
+        """Writes and deletes, in one step, a name of ours and one of the form that readers use."""
+        token = token_hex(4)
+        names = f"{self._names.generation(0)}:{token}", f"{self._prefix}{token}"
+        self._server.once(lambda client: client.eval(_REHEARSAL, len(names), *names))
 
     def create(self, generation: int) -> None:
         """Also raises where a copy beside the live generation would not fit into memory."""

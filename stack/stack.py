@@ -159,6 +159,11 @@ class Stack:
         write_private(path, text, owner=server_user())
         return path
 
+    def pipelines(self) -> list[str]:
+        """The names of those whose password was put here: of every one that was applied with this stack."""
+        folder = self.folder / SECRETS
+        return sorted(path.name for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
+
     @property
     def _state(self) -> Path:
         return self.folder / "state.json"

@@ -130,8 +130,8 @@ class Pipeline:
 
     def wait(self, follower: str | None = None, *, lsn: str | None = None, seconds: float = 240) -> None:
         """`driftless wait` for what is committed now; fails at once when a run that should go on has ended."""
-        which = [follower] if follower else []
-        waiting = self.here.start("wait", "--lsn", lsn or self.lsn(), "--timeout", f"{seconds:g}", *which)
+        which, patient = [follower] if follower else [], ("--start", "240")  # a run takes its time on a busy machine
+        waiting = self.here.start("wait", "--lsn", lsn or self.lsn(), "--timeout", f"{seconds:g}", *patient, *which)
         until(f"the end of `{waiting}`", lambda: not waiting.running or any(self._failed()), seconds + 60)
         waiting.destroy()
         code = waiting.process.returncode

@@ -77,7 +77,7 @@ class RedisFull(RedisCase):
         plain.config_set("maxmemory", 1)
         try:
             hasty = opened(retry_seconds=0.3)
-            with pytest.raises(SinkUnavailable, match=r"Redis is full \(maxmemory\); gave up after 0.3 s"):
+            with pytest.raises(SinkUnavailable, match=r"Redis is full \(maxmemory\); tried for 0.3 s"):
                 hasty.apply(generation, writes(upsert("1", 2, {}), upsert("2", 2, {})))
             assert stored(sink, generation, "1", "2") == {"1": (1, {})}
             assert hasty.apply(generation, writes(delete("1", 3))) == Applied(written=1)

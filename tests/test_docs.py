@@ -31,9 +31,11 @@ PAGE = ROOT / "docs" / "getting-started.md"
 GUIDE = ROOT / "docs" / "operating.md"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXITS: dict[Path, dict[str, list[int]]] = {
-    PAGE: {"driftless plan": [1], "driftless plan --sql": [1]},
+    # Nobody runs them when it is first looked: they were run until they had caught up.
+    PAGE: {"driftless plan": [1], "driftless plan --sql": [1], "driftless status": [1]},
     GUIDE: {
         "driftless plan": [1, 1, 0],
+        "driftless status": [1, 0],
         "driftless quarantine list": [1],
         "driftless quarantine retry product-search": [1],
     },

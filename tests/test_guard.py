@@ -35,6 +35,7 @@ class Source:
     found: Slot | None = field(default_factory=lambda: Slot("driftless_shop", 900, True, 0, "reserved"))
     identities: dict[str, object] = field(default_factory=lambda: dict(IDENTITY))
     tables: dict[str, str] = field(default_factory=lambda: {"public.items": "1"})
+    inherited: dict[str, list[str]] = field(default_factory=dict)
 
     def identity(self) -> dict[str, object]:
         return self.identities
@@ -45,6 +46,9 @@ class Source:
 
     def lsn(self) -> int:
         return self.now
+
+    def parents(self) -> dict[str, list[str]]:
+        return self.inherited
 
     def carried(self, publication: str) -> dict[str, str]:
         assert publication == "driftless_shop"
@@ -101,6 +105,14 @@ def test_an_honest_source_is_in_order(config: Config) -> None:
 
 def test_before_a_pipeline_is_applied_there_is_nothing_to_rest_on(config: Config) -> None:
     assert found(config, Source(found=None), Stored(), State({})) == []
+
+
+def test_a_table_that_others_inherit_from_is_told_with_what_to_do(config: Config) -> None:
+    assert found(config, Source(inherited={"public.others": ["o1"]}), Stored(), state()) == []
+    (trouble,) = found(config, Source(inherited={"public.items": ["chunk_1", "chunk_2"]}), Stored(), state())
+    assert trouble.what.startswith("public.items has tables that inherit from it, chunk_1 and 1 more")
+    assert "alter table chunk_1 no inherit public.items" in trouble.hint
+    assert not trouble.renewal
 
 
 SLOT = Slot("driftless_shop", 900, False, 0, "reserved")

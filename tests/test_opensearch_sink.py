@@ -241,7 +241,7 @@ class TestOpenSearchSink(OpenSearchRefusals, SinkSuite):
         batch = writes(*(upsert(str(n), 1, {"text": "x" * 100}) for n in range(100)))
         allow("2kb")
         try:
-            with pytest.raises(SinkUnavailable, match=r"429 circuit_breaking_exception; gave up after 0 s"):
+            with pytest.raises(SinkUnavailable, match=r"429 circuit_breaking_exception; tried for 0 s"):
                 opened(retry_seconds=0).apply(generation, batch)
             failed_twice.clear()
             with ThreadPoolExecutor(1) as background:

@@ -65,6 +65,9 @@ class World:
     def lsn(self) -> int:
         return 2000
 
+    def parents(self) -> dict[str, list[str]]:
+        return {}
+
     def carried(self, _: str) -> dict[str, str]:
         return {}
 

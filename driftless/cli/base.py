@@ -6,14 +6,15 @@ import io
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import psutil
 import typer
@@ -59,10 +60,11 @@ def _discreet() -> Iterator[None]:
         yield
     except typer.exceptions.TyperException as exc:
         if isinstance(said := getattr(exc, "message", None), str):
-            exc.message = visible(without_secrets(said))  # type: ignore[attr-defined]
+            exc.message = visible(without_secrets(said))
         raise
 
 
+_KNOCK_SECONDS = 3.0
 app = typer.Typer(
     name="driftless",
     cls=Commands,
@@ -77,6 +79,7 @@ err = PlainConsole(stderr=True)
 File = Annotated[Path, typer.Option("--file", "-f", help="The configuration.", show_default=True)]
 Json = Annotated[bool, typer.Option("--json", help="Print facts as JSON.")]
 SYNC = Path("sync.yaml")
+T = TypeVar("T")
 
 
 def main() -> None:
@@ -166,6 +169,25 @@ def say(line: str) -> None:
     err.print(line, soft_wrap=True)
 
 
+def within(seconds: float, ask: Callable[[], T]) -> T | None:
+    """What `ask` gives, where that does not take longer; a library that waits for a server may never return."""
+    answers: list[T] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answers.append(ask())
+        except BaseException as exc:  # noqa: BLE001
+            failures.append(exc)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if failures:
+        raise failures[0]
+    return answers[0] if answers else None
+
+
 def load(file: Path) -> Config:
     """The configuration, whole and checked."""
     import sinks
@@ -174,7 +196,27 @@ def load(file: Path) -> Config:
 
 
 def control_of(config: Config) -> Control:
+    """The pipeline's control topic. Raises SourceUnavailable at once where every broker refuses a connection, which the
+    client would try for a quarter of a minute.
+    """
+    _knock(config.kafka.bootstrap)
     return Control(Kafka(config.kafka), config.name)
+
+
+def _knock(bootstrap: str) -> None:
+    why = ""
+    for broker in bootstrap.split(","):
+        host, _, port = broker.strip().rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_SECONDS).close()
+        except (ConnectionRefusedError, socket.gaierror) as exc:
+            why = exc.strerror or type(exc).__name__
+        except OSError:
+            return  # a network that is slow may be so for us alone
+        else:
+            return
+    hint = "is the broker running, and is kafka.bootstrap right? `driftless up` starts a local one"
+    raise SourceUnavailable(f"Kafka at {bootstrap} cannot be reached: {why}", hint=hint)
 
 
 @contextmanager

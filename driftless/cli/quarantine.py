@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as Grid
 
-from driftless import names
+from driftless import exact, names
 from driftless.cli import complete
 from driftless.cli.base import NO, SYNC, YES, File, Json, app, control_of, load, out
 from driftless.cli.fulfil import fulfil, opened
@@ -115,11 +115,12 @@ def show(
             generation = generations(state, follower)[fact["generation"]]
             fact["document"] = _document(config, control.kafka, state, follower, generation, key)
     if as_json:
-        print(json.dumps(facts))
+        print(exact.write(facts))
         return
     for fact in facts:
         for name, value in fact.items():
-            out.print(f"{name:<11} {value}", soft_wrap=True)
+            shown = exact.write(value, 2) if name == "document" else value
+            out.print(f"{name:<11} {shown}", soft_wrap=True)
 
 
 def _document(config: Config, kafka: Kafka, state: State, follower: str, generation: Generation, key: str) -> Any:
@@ -129,7 +130,7 @@ def _document(config: Config, kafka: Kafka, state: State, follower: str, generat
 
     job = make_job(config, follower, generation, state, kafka)
     document = newest_document(job, kafka, spark_jars(), key)
-    return None if document is None else json.loads(document)
+    return None if document is None else exact.read(document)
 
 
 def _at_the_source(config: Config, state: State, lease: str, number: int, key: str) -> Any:
@@ -139,7 +140,7 @@ def _at_the_source(config: Config, state: State, lease: str, number: int, key: s
 
     build = build_of(state, _view(lease), number)
     text = None if build is None else document(config.source.dsn, select(build.view), key)
-    return None if text is None else json.loads(text)
+    return None if text is None else exact.read(text)
 
 
 def _who(config: Config, name: str) -> str:

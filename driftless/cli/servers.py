@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import Annotated
 
 import typer
@@ -40,7 +41,10 @@ def up(
 @app.command()
 def down(
     name: Annotated[str, typer.Option("--name", help="The stack to stop.", autocompletion=complete.stacks)] = "default",
-    purge: Annotated[bool, typer.Option("--purge", help="Delete the stack's data too.")] = False,
+    purge: Annotated[
+        bool,
+        typer.Option("--purge", help="Delete the stack's data too, and what pipelines on it kept on this machine."),
+    ] = False,
 ) -> None:
     """Stop what `up` started, and only that. Data stays unless you say --purge.
 
@@ -48,10 +52,14 @@ def down(
 
     With the data of a stack: `driftless down --name try --purge`
     """
-    from stack import Stack
+    from stack import Stack, stack_home
 
     stack = Stack(name)
+    pipelines = stack.pipelines() if purge else []
     stopped = stack.down(say)
     if purge:
         stack.destroy()
+        for pipeline in pipelines:
+            for kept in ("rows", "verify"):
+                shutil.rmtree(stack_home() / kept / pipeline, ignore_errors=True)
     out.print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 import typer
@@ -11,9 +13,11 @@ from driftless.cli.base import NO, SYNC, YES, File, Json, app, err, load, out, r
 from driftless.cli.notes import notes
 from driftless.cli.planned import numbered, samples_told, steps_told
 from driftless.config import Config
-from driftless.errors import ConfigError, SinkUnavailable, SyncError
+from driftless.control import State
+from driftless.errors import ConfigError, SinkUnavailable, SourceUnavailable, SyncError
 from driftless.status import settled
 
+_STORES_AT_ONCE = 8
 Anew = Annotated[
     bool,
     typer.Option("--anew", help="Read all tables anew, also where the source is another server."),
@@ -41,51 +45,120 @@ def _secret(config: Config, password: object, *, store: bool) -> str | None:
 
 
 def _findings(config: Config, places: Any, *, anew: bool = False) -> tuple[list[Any], bool]:
-    from connectors.check import Finding, check
+    from connectors.check import check
 
     findings = check(config, places, anew=anew)
     tables = places.source.tables({config.table_of(name): () for name in config.followers})
-    for name, follower in config.followers.items():
-        table = tables.get(config.table_of(name))
-        if table is None:
-            continue
-        import sinks
-        from driftless.sink import SinkContext
-
-        try:
-            sink = sinks.open_sink(follower.kind, follower.sink, SinkContext(config.name, name, table.key))
-        except sinks.Unfit as exc:
-            findings.append(Finding(config.at(("followers", name, follower.kind, exc.field), str(exc))))
-            continue
-        try:
-            sink.check()
-        except SinkUnavailable as exc:
-            raise SinkUnavailable(f"followers.{name}: {exc}", hint=exc.hint) from exc
-        except SyncError as exc:
-            what = f"{exc}{'; ' + exc.hint if exc.hint else ''}"
-            findings.append(Finding(config.at(("followers", name, follower.kind), what)))
-        finally:
-            sink.close()
+    findings += [finding for name in config.followers for finding in _store(config, tables, name)]
     findings += notes(config, places.source)
     return findings, any(finding.fatal for finding in findings)
+
+
+def _store(config: Config, tables: Mapping[str, Any], name: str, *, rehearse: State | None = None) -> Iterator[Any]:
+    """What is wrong with a follower's store. `rehearse`: also whether it takes what this state does not have in it yet,
+    and whether readers see in it what this state says.
+    """
+    import sinks
+    from connectors.check import Finding
+    from driftless.sink import SinkContext
+
+    follower = config.followers[name]
+    table = tables.get(config.table_of(name))
+    if table is None:
+        return
+    at = ("followers", name, follower.kind)
+    try:
+        sink = sinks.open_sink(follower.kind, follower.sink, SinkContext(config.name, name, table.key))
+    except sinks.Unfit as exc:
+        yield Finding(config.at((*at, exc.field), str(exc)))
+        return
+    try:
+        if rehearse is None:
+            sink.check()
+        else:
+            sink.rehearse()
+            yield from _readers(config, name, rehearse, sink.promoted())
+    except SinkUnavailable as exc:
+        if rehearse is None:
+            raise SinkUnavailable(f"followers.{name}: {exc}", hint=exc.hint) from exc
+        yield Finding(config.at(at, told_of(exc)))
+    except SyncError as exc:
+        yield Finding(config.at(at, told_of(exc)))
+    finally:
+        sink.close()
+
+
+def told_of(exc: SyncError) -> str:
+    return f"{exc}{'; ' + exc.hint if exc.hint else ''}"
+
+
+def _readers(config: Config, name: str, state: State, seen: int | None) -> Iterator[Any]:
+    """Where readers do not see the generation that they are said to see, as when somebody has deleted it."""
+    from connectors.check import Finding
+
+    live = [int(n) for n, fact in state.under(f"follower/{name}").items() if fact.value.get("live")]
+    if live and seen not in live:
+        shown = "none" if seen is None else f"generation {seen}"
+        what = (
+            f"generation {live[0]} is live, and readers see {shown}: somebody has deleted it, or changed what readers "
+            f"see; `driftless run {name}` fills it again, `driftless rebuild {name}` makes another"
+        )
+        yield Finding(config.at(("followers", name), what), planned=True)
+
+
+def _more(config: Config, places: Any) -> Iterator[Any]:
+    """What would stop `apply` or `run`, and what has stopped them before: after all else is right."""
+    from connectors.check import Finding
+    from connectors.plan import make_plan
+    from driftless.health import follower_problems, view_problems
+    from driftless.status import SourceStatus, status
+
+    state = places.control.read() if places.control.exists() else State({})
+    tables = places.source.tables({config.table_of(name): () for name in config.followers})
+    with ThreadPoolExecutor(_STORES_AT_ONCE) as pool:
+        for found in pool.map(lambda name: list(_store(config, tables, name, rehearse=state)), config.followers):
+            yield from found
+    try:
+        secret = _secret(config, places.source.parameters.get("password"), store=False)
+        make_plan(config, places, secret)
+    except SourceUnavailable:
+        raise
+    except SyncError as exc:
+        yield Finding(told_of(exc))
+    if not state.facts:
+        return
+    now = places.control.now()
+    shown = status(config, state, SourceStatus(), now)
+    problems = [p for follower in shown["followers"] for p in follower_problems(state, follower, now)]
+    for view in shown["views"]:
+        if config.views[view["name"]].joined:
+            problems += view_problems(state, view, now, None)
+    # What nobody runs, or was not applied yet, is not in the way: `check` comes before both.
+    for problem in (p for p in problems if not p.do.startswith("run `driftless run") or "failed" in p.what):
+        if problem.do != "run `driftless apply`":
+            yield Finding(str(problem), planned=True)
 
 
 @app.command()
 def check(file: File = SYNC, as_json: Json = False) -> None:
     """Look at everything before it starts: configuration, source, topics, connector, stores. Changes nothing.
 
-    Exits 1 when something is in the way.
+    In each store it makes something small under a name that nobody reads, and takes it away again: whether `apply` and
+    `run` may. Exits 1 when something is in the way, or wrong with what runs.
 
     Example: `driftless check -f sync.yaml`
     """
     config = load(file)
     with reach(config) as places:
         findings, fatal = _findings(config, places)
+        if not any(finding.fatal and not finding.planned for finding in findings):
+            findings += _more(config, places)
+            fatal = any(finding.fatal for finding in findings)
     if as_json:
         print(json.dumps({"ok": not fatal, "findings": [{"fatal": f.fatal, "what": f.what} for f in findings]}))
     else:
-        for finding in findings:
-            out.print(str(finding), soft_wrap=True)
+        for line in dict.fromkeys(map(str, findings)):
+            out.print(line, soft_wrap=True)
         if not fatal:
             out.print("everything is ready")
     raise typer.Exit(NO if fatal else YES)

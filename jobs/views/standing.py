@@ -11,6 +11,7 @@ from driftless.lsn import format_lsn
 from driftless.marker import Marker
 from driftless.views.build import Build, standings
 from jobs.frontier import Frontier
+from jobs.movement import Movement
 from jobs.standing import Signal, told
 from jobs.views.store import Partition
 
@@ -32,6 +33,7 @@ class BuildProgress:
     trouble: str = ""
     error: SyncError | None = None
     changed: Signal = field(default_factory=threading.Event)
+    movement: Movement = field(default_factory=Movement)
 
     @property
     def follower(self) -> str:
@@ -74,6 +76,7 @@ class BuildProgress:
             "lag_records": self.lag,
             "dirty": self.dirty,
             "quarantined": self.quarantined,
+            "still_seconds": self.movement.still_seconds(self.state, self.done, self.lsn, self.published),
             "trouble": self.trouble if self.error is None else told(self.error),
             "error": None if self.error is None else told(self.error),
         }

@@ -17,7 +17,7 @@ from driftless.control import State
 from driftless.errors import ConfigError, SourceError
 from driftless.generation import generations
 from driftless.kafka import Kafka
-from driftless.manytopics import describe, describe_all
+from driftless.manytopics import describe, describe_made
 from driftless.registry import TopicLog, differs, first_epoch, records_gone, registered_log
 from driftless.table import Table
 from driftless.views.build import newest_build
@@ -95,9 +95,7 @@ def _beginning(config: Config, places: Places) -> Callable[[Sequence[str]], None
 
     def begin(tables: Sequence[str]) -> None:
         topics = {name: names.table_topic(config.name, name) for name in tables}
-        found = describe_all(places.kafka, topics.values())
-        if gone := [topic for topic in topics.values() if topic not in found]:
-            raise SourceError(f"the topic {gone[0]} is gone again right after it was made")
+        found = describe_made(places.kafka, topics.values())
         logs = ((name, found[topic]) for name, topic in topics.items())
         places.write([first_epoch(topic.name, topic.id, topic.partitions).fact(name) for name, topic in logs])
 

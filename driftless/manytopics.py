@@ -9,10 +9,13 @@ from itertools import islice
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
+from driftless.errors import SourceError
 from driftless.kafka import TIMEOUT, Kafka, Topic
 
 AT_ONCE = 100
 """Topics in one request: a controller makes so many with 4 partitions each in 1 s, well within `TIMEOUT`."""
+
+MADE_SECONDS = 120.0
 
 
 def describe(kafka: Kafka, names: Iterable[str]) -> dict[str, Topic]:
@@ -31,17 +34,23 @@ def describe(kafka: Kafka, names: Iterable[str]) -> dict[str, Topic]:
     return found
 
 
-def describe_all(kafka: Kafka, names: Iterable[str], seconds: float = TIMEOUT) -> dict[str, Topic]:
-    """The same of topics that have just been made: a broker may not have heard of them yet, so it is asked again."""
+def describe_made(kafka: Kafka, names: Iterable[str], seconds: float = MADE_SECONDS) -> dict[str, Topic]:
+    """The same of topics that have just been made, all of them. Raises SourceError for one that does not come.
+
+    A broker tells of them one after another: it makes the folders of some hundreds first, which takes it seconds.
+    """
     found: dict[str, Topic] = {}
-    deadline, left = time.monotonic() + seconds, set(names)
+    deadline, left = time.monotonic() + seconds, list(names)
     while left:
-        found |= describe(kafka, sorted(left))
-        left -= found.keys()
+        found |= describe(kafka, left)
+        left = [name for name in left if name not in found]
         if left and time.monotonic() > deadline:
-            break
+            raise SourceError(
+                f"the topic {left[0]} is not there {seconds:.0f} s after it was made",
+                hint="something deletes it, or the brokers are overloaded; `driftless apply` goes on",
+            )
         if left:
-            time.sleep(0.1)
+            time.sleep(0.2)
     return found
 
 

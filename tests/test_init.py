@@ -252,6 +252,22 @@ def test_a_database_without_tables_gives_no_file(place: Machine, database: str, 
     assert not (place.folder / "sync.yaml").exists()
 
 
+def test_one_view_is_written_alone(
+    place: Machine, database: str, connection: psycopg.Connection, written: Callable[[], Config]
+) -> None:
+    connection.execute(SMALL.encode())
+    connection.execute("create table notes (id int primary key, customer_id bigint references customers, text text)")
+    done = place("init", "--dsn", database, "--name", "shop", "--view", "notes", "--view", "public.notes", "--nested")
+    assert (done.code, done.err) == (0, "")
+    assert list(written().source.tables) == ["public.customers", "public.notes"]
+    assert list(written().views) == ["notes"]
+    assert place("check").code == 0
+    wrong = place("init", "--dsn", database, "--name", "shop", "--view", "note", "--force")
+    assert (wrong.code, wrong.err) == (2, "--view: there is no table for a view note; did you mean `notes`?\n")
+    alone = place("init", "--dsn", database, "--name", "shop", "--nested", "--force")
+    assert (alone.code, alone.err.splitlines()[0]) == (2, "--nested: say which view, with --view")
+
+
 def test_mistakes_end_in_a_message(place: Machine, database: str, connection: psycopg.Connection) -> None:
     connection.execute("create table plain (id int primary key)")
     away = place("init", "--dsn", make_conninfo(database, port=1))

@@ -39,6 +39,7 @@ def init(
     """
     from connectors.init import propose
     from connectors.postgres import Postgres
+    from driftless.cli.planned import numbered
     from driftless.cli.spelling import shown, slug
     from driftless.cli.syncfile import variable, write_sync, write_views
     from driftless.config import pipeline_name
@@ -57,7 +58,8 @@ def init(
     with Postgres(dsn) as source:
         pipeline = name or slug(source.server().database, fallback="pipeline")
         proposal = propose(source, pipeline, schema or ())
-    for table, reasons in proposal.left_out.items():
+    # Of one view alone nobody asks what else there is.
+    for table, reasons in () if view else proposal.left_out.items():
         err.print(f"left out: {shown(table)} {'; '.join(map(shown, reasons))}", soft_wrap=True)
     if not proposal.tables:
         err.print(f"{shown(proposal.database)}: no table that can be followed; nothing is written")
@@ -67,9 +69,12 @@ def init(
         file.write_text(text, encoding="utf-8")
     except OSError as exc:
         raise ConfigError(f"{file}: cannot be written: {exc.strerror}") from None
+    what = f"{len(proposal.tables)} tables, {len(proposal.left_out)} left out"
+    if view:
+        what = f"{numbered(len(set(view)), 'view')} and what {'it needs' if len(set(view)) == 1 else 'they need'}"
     more = "" if file == SYNC else f" -f {file}"
     out.print(
-        f"{file}: {len(proposal.tables)} tables, {len(proposal.left_out)} left out\n\nRead it, then:\n"
+        f"{file}: {what}\n\nRead it, then:\n"
         f"  export {variable(pipeline)}='...'    # the DSN that you gave\n"
         + "".join(f"  driftless {step}{more}\n" for step in ("check", "apply", "run")),
         soft_wrap=True,

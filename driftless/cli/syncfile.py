@@ -90,9 +90,9 @@ def write_views(pipeline: str, proposal: Proposal, wanted: Sequence[str], *, nes
     """
     followings = _followings(pipeline, proposal)
     fields = {name: f.fields for name, f in followings.items()}
-    chosen = [_chosen(name, followings) for name in wanted]
+    chosen = {f.view: f for f in (_chosen(name, followings) for name in wanted)}
     made: list[tuple[Following, Declared]] = []
-    for f in chosen:
+    for f in chosen.values():
         view = (nested_view if nested else plain_view)(proposal, fields, f.proposed.table.full_name)
         made.append((replace(f, properties=tuple(_nested_properties(view, f.fields, fields))), view))
     needed = {table for _, view in made for table in tables_of(view)}

@@ -134,15 +134,24 @@ def _views(
             yield Finding(config.at(("views", name), f"lists are in the order of UTF8; this database has {encoding}"))
         table = captured.get(view.root)
         if table is not None and view.where is not None:
-            yield from _where(config, name, parse(view.where), table, source)
+            yield from _where(config, name, parse(view.where), table, source, gone)
 
 
-def _where(config: Config, name: str, where: Where, table: Table, source: Postgres) -> Iterator[Finding]:
+def _where(
+    config: Config,
+    name: str,
+    where: Where,
+    table: Table,
+    source: Postgres,
+    gone: Callable[[], Mapping[tuple[str, str], str]],
+) -> Iterator[Finding]:
     at = ("views", name, "where")
     excluded = config.source.tables[table.full_name].exclude
     enums = [column.name for column in table.columns if column.kind == "e" and column.name in where.columns]
     labels = {column: source.labels(table.full_name, column) for column in enums}
     refusals = where.refusals(table, excluded=excluded, labels=labels)
+    if any(table.column(column) is None for column in where.columns):
+        refusals = where.refusals(table, excluded=excluded, labels=labels, gone=gone())
     for problem in refusals:
         yield Finding(config.at(at, problem))
     if not refusals and where.orders_text(table) and (encoding := source.encoding()) != "UTF8":

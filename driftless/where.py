@@ -119,12 +119,22 @@ class Where:
         return frozenset(name.text for test in _tests(self.condition) for name in _names(test))
 
     def refusals(
-        self, table: Table, *, excluded: Sequence[str] = (), labels: Mapping[str, Sequence[str]] | None = None
+        self,
+        table: Table,
+        *,
+        excluded: Sequence[str] = (),
+        labels: Mapping[str, Sequence[str]] | None = None,
+        gone: Mapping[tuple[str, str], str] | None = None,
     ) -> list[str]:
-        """Every mistake that only the catalogue can tell, in the text's order. `labels`: those of enum columns."""
+        """Every mistake that only the catalogue can tell, in the text's order.
+
+        `labels`: those of enum columns. `gone`: (table, column) that there was before -> the end of what is said of it.
+        """
         found: set[tuple[int, str]] = set()
         for test in _tests(self.condition):
-            missing = [(name.at, what) for name in _names(test) if (what := _missing(name.text, table, excluded))]
+            missing = [
+                (name.at, what) for name in _names(test) if (what := _missing(name.text, table, excluded, gone or {}))
+            ]
             found.update(missing or _misfits(test, table))
             if not missing:
                 found.update(_labels(test, labels or {}))
@@ -191,7 +201,7 @@ def _column(table: Table, name: Name) -> Column:
     return column
 
 
-def _missing(name: str, table: Table, excluded: Sequence[str]) -> str | None:
+def _missing(name: str, table: Table, excluded: Sequence[str], gone: Mapping[tuple[str, str], str]) -> str | None:
     """Why the log has no such column; None where it has."""
     column = table.column(name)
     if column is not None:
@@ -199,6 +209,8 @@ def _missing(name: str, table: Table, excluded: Sequence[str]) -> str | None:
         return None if reason is None else f"{name} {reason}"
     if name in excluded:
         return f"{name} is excluded under source.tables, so the log does not have it"
+    if (table.full_name, name) in gone:
+        return f"{table.full_name} has no column {name}{gone[table.full_name, name]}"
     known = [other.name for other in table.columns]
     folded = [other for other in known if other.lower() == name.lower()]
     if folded:

@@ -10,6 +10,7 @@ from connectors.worth import framework_of, is_minor, only_joins, weigh
 from driftless.cli.plurals import plural, singular
 from driftless.control import Fact, State
 from driftless.table import Column, Table
+from driftless.where import parse
 
 
 def table(name: str, *columns: str, key: tuple[str, ...] = ("id",)) -> Table:
@@ -185,6 +186,11 @@ def test_check_names_what_is_new_where_a_column_is_gone() -> None:
     assert gone_columns(state, {"public.actor": renamed}) == {
         ("public.actor", "last_name"): " any more; the column surname is new: was it renamed?"
     }
+    gone = gone_columns(state, {"public.actor": renamed})
+    assert parse("last_name = 'x' and nme = 'y'").refusals(renamed, gone=gone) == [
+        "column 1: public.actor has no column last_name any more; the column surname is new: was it renamed?",
+        "column 21: public.actor has no column nme; did you mean `surname`?",
+    ]
     several = table("actor", "id", "a:text", "b:text")
     assert gone_columns(state, {"public.actor": several}) == {
         ("public.actor", column): " any more; new are: a, b" for column in ("first_name", "last_name")

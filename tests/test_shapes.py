@@ -146,7 +146,8 @@ def test_artists_and_releases_are_followed_and_examples_are_not(music: Postgres,
     assert set(nested) > {"artist_nested", "release_nested", "recording_nested"}
     assert not [name for name in nested if "example" in name or name.startswith("l_")]
     release = found["release_nested"]
-    assert release["one"]["artist_credit"]["table"] == "public.artist_credit"
+    assert release["one"]["artist_credit_row"]["table"] == "public.artist_credit"
+    assert release["many"].keys() > {"aliases", "annotations", "labels", "tags"}
     assert len(text.splitlines()) < 4000
 
 

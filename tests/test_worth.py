@@ -136,6 +136,8 @@ def test_relations_and_rows_decide_and_then_the_alphabet() -> None:
         ("movie", "movies"),
         ("purchase", "purchases"),
         ("house", "houses"),
+        ("artist_alias", "artist_aliases"),
+        ("area", "areas"),
         ("isrc", "isrcs"),
         ("inventory", "inventories"),
     ],

@@ -11,6 +11,7 @@ _IRREGULAR |= {"movie": "movies", "cookie": "cookies", "index": "indexes", "leaf
 _IRREGULAR |= {"half": "halves", "life": "lives", "wife": "wives", "knife": "knives", "hero": "heroes"}
 _IRREGULAR |= {"potato": "potatoes", "status": "statuses", "bus": "buses", "bonus": "bonuses", "campus": "campuses"}
 _IRREGULAR |= {"virus": "viruses", "census": "censuses", "box": "boxes", "tax": "taxes", "quiz": "quizzes"}
+_IRREGULAR |= {"alias": "aliases", "atlas": "atlases", "canvas": "canvases", "bias": "biases", "lens": "lenses"}
 _SINGULAR = {many: one for one, many in _IRREGULAR.items()}
 _ALIKE = {"series", "species", "news", "media", "data", "metadata", "meta", "equipment", "information", "staff"}
 _ALIKE |= {"money", "stuff", "content", "feedback", "software", "hardware", "merchandise", "sms"}

@@ -9,7 +9,7 @@ from itertools import islice
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
-from driftless.errors import SourceError
+from driftless.errors import SourceError, SourceUnavailable
 from driftless.kafka import TIMEOUT, Kafka, Topic
 
 AT_ONCE = 100
@@ -66,16 +66,36 @@ def settings_in_force(kafka: Kafka, names: Iterable[str]) -> dict[str, dict[str,
 
 
 def create_topics(kafka: Kafka, replication: int, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
-    """Create topics: name -> (partitions, settings). One that exists already is left as it is."""
+    """Create topics: name -> (partitions, settings). One that exists already is left as it is.
+
+    Returns when the brokers serve them all: until a broker has made their folders, it does not lead them.
+    """
+    made: dict[str, int] = {}
     for some in _portions(topics):
         with kafka.asking() as admin:
             wanted = [NewTopic(name, topics[name][0], replication, config=dict(topics[name][1])) for name in some]
-            for future in admin.create_topics(wanted, operation_timeout=TIMEOUT).values():
+            for name, future in admin.create_topics(wanted, operation_timeout=TIMEOUT).items():
                 try:
                     future.result()
                 except KafkaException as exc:
                     if exc.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                         raise
+                else:
+                    made[name] = topics[name][0]
+    _await_leaders(kafka, made)
+
+
+def _await_leaders(kafka: Kafka, made: Mapping[str, int]) -> None:
+    deadline = time.monotonic() + MADE_SECONDS
+    while made:
+        try:
+            kafka.written_ends(made)
+        except SourceUnavailable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return
 
 
 def _portions(names: Iterable[str]) -> Iterator[list[str]]:

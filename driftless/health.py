@@ -122,6 +122,9 @@ def view_problems(state: State, shown: Mapping[str, Any], now: float, source_tim
     if not number:
         yield Problem(who, "it was never applied", "run `driftless apply`")
         return
+    if held := shown.get("quarantined"):
+        documents = f"{counted(held, 'document')} {'is' if held == 1 else 'are'}"
+        yield Problem(who, f"{documents} in quarantine", f"see `driftless quarantine list {name}`")
     view = state.get(f"view/{name}/{number}") or {}
     declared: Any = view.get("view", {})
     shards = int(declared.get("shards", 1))

@@ -89,7 +89,7 @@ def _lines(standings: Sequence[Standing], console: Console, ended: threading.Eve
         if time.monotonic() < due:
             continue
         due = time.monotonic() + LINE_SECONDS
-        under_way = [s for s in standings if s.state in _UNDER_WAY and s.positions]
+        under_way = [s for s in standings if s.state in _UNDER_WAY and s.positions and s.total]
         if len(under_way) > MOST_LINES:
             done, total = sum(s.done for s in under_way), sum(s.total for s in under_way)
             console.print(f"{len(under_way)} under way: {done:,} of {total:,} records", soft_wrap=True)

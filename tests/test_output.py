@@ -63,6 +63,26 @@ def test_a_followers_progress_is_not_taken_for_markup(terminal: bool) -> None:
         until("the follower to be shown", lambda: "[/b] :key:" in file.getvalue(), 10)
 
 
+@pytest.mark.parametrize(
+    ("done", "total", "said"),
+    [
+        (0, 0, "a: live\n"),
+        (1, 1, "a: live at 1 of 1 records\n"),
+        (1004, 0, "a: live at 1,004 records\n"),
+        (1, 0, "a: live at 1 record\n"),
+        (5, 2000, "a: live at 5 of 2,000 records\n"),
+    ],
+)
+def test_how_far_a_follower_is_makes_sense_before_it_is_known_how_much_there_is(
+    done: int, total: int, said: str
+) -> None:
+    file = io.StringIO()
+    standing = SimpleNamespace(follower="a", state="live", positions={0: 1}, done=done, total=total)
+    with show([standing], PlainConsole(file=file, width=200)):
+        until("its state to be told", lambda: file.getvalue(), 10)
+    assert file.getvalue() == said
+
+
 def test_keys_reasons_and_files_reach_the_operator_as_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     held = Held("product-search", 1, "[/b] a:key:b", 7, "mapper [price] :100: failed", 1.6e9)
     monkeypatch.setattr(quarantine, "QuarantineLog", lambda *_: SimpleNamespace(read=lambda _: iter([held])))

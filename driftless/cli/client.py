@@ -28,7 +28,8 @@ class Waiter:
         """True once every commit at or before `lsn` can be read from these followers, or from all if none is named.
 
         `lsn` is what `pg_current_wal_lsn()` gave after the commit; without it, everything that is committed now.
-        False after `timeout` seconds.
+        False after `timeout` seconds, or before that where a follower will not get there by itself: it has failed, is
+        paused, or nobody has run it for 30 s.
         """
         from connectors.token import emit_marker
 

@@ -111,7 +111,8 @@ def _register(pipeline: str, places: Places, new: bool) -> None:
 
 
 def _believe(pipeline: str, places: Places, token: str, *, new: bool) -> None:
-    trust = Trust.of(pipeline, places.control.read())
+    # A topic that was made a moment ago cannot be read yet, by some brokers; nor is there anything in it.
+    trust = Trust(pipeline) if new else Trust.of(pipeline, places.control.read())
     places.control.write({TRUST: trust.with_token(token, new=new).to_json()})
 
 

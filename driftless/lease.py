@@ -210,8 +210,11 @@ class Lease:
                     continue
                 facts = {self._key: fact}
                 absorb(facts, message)
-                if not facts[self._key].value["held"]:
-                    return int(str(facts[self._key].value["token"]))
+                newest = facts.get(self._key)
+                if newest is None or newest is fact:
+                    continue  # no holder writes such a record: it is a stranger's
+                if not newest.value["held"]:
+                    return int(str(newest.value["token"]))
                 raise Fenced(
                     f"the follower `{self.follower}` is already run by {holder}",
                     hint="stop that process first; it gives the lease back when it is stopped with SIGTERM",

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Message
 
+from driftless.config import Config
 from driftless.control import Fact, State, absorb, history
 from driftless.generation import generations
 from driftless.lease import Holder
@@ -22,7 +23,7 @@ from driftless.reading import Reading, next_reading, notification
 from driftless.registry import first_epoch, registered_log
 from driftless.request import is_running
 from driftless.shapes import is_shaped
-from driftless.status import settled
+from driftless.status import SourceStatus, settled, status
 from driftless.strangers import warnings
 from driftless.table import Column, Table
 from driftless.trust import TRUST, Trust
@@ -33,6 +34,16 @@ from jobs.views.cuts import transaction_end
 from jobs.views.standing import frontier_of
 from tests.seeds import seeds
 
+CONFIG = Config.model_validate(
+    {
+        "name": "shop",
+        "source": {"dsn": "postgresql://app@db/shop", "tables": {"public.items": {}}},
+        "kafka": {"bootstrap": "kafka:9092"},
+        "connect": {"url": "http://connect:8083"},
+        "views": {"item": {"root": "public.items"}, "order": {"root": "public.items", "atomic": True}},
+        "followers": {"item-cache": {"view": "item", "kind": "redis", "sink": {}}},
+    }
+)
 ROUNDS = 1_000
 TABLE = Table("public", "items", (Column("id", "int4"), Column("name", "text", toastable=True)), ("id",))
 LOG = first_epoch("shop.public.items", "Zk3", 2).begin({0: 7, 1: 9}, "TRUNCATE at 0/7", 7, 5.5)
@@ -70,7 +81,7 @@ FACTS: dict[str, dict[str, Any]] = {
     "read/public.items": {"at": 1.5, "after": 2.5},
     "proven/item-cache": {"lsn": "0/19", "generation": 1},
     "build/order/1/0": {"state": "live", "frontier_lsn": "0/19", "marker": [25, 1.5], "ends": {"0": 3, "1": 4},
-                        "lag_records": 0, "dirty": 0, "trouble": ""},
+                        "lag_records": 0, "dirty": 0, "trouble": "", "trouble_since": 1.5, "still_seconds": 2.5},
     "strangers/messages": {"count": 1, "since": 1.5, "last": 2.5, "end": 7, "why": "has no token", "by": "ab"},
 }  # fmt: skip
 FACTS = json.loads(json.dumps(FACTS))  # where tuples are lists
@@ -229,6 +240,7 @@ def everything(state: State) -> None:
     history(state)
     settled(state, 5.0)
     warnings(state)
+    status(CONFIG, state, SourceStatus(), 5.0)
     Trust.of("shop", state).believes("x", 5)
     assert state.now >= 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import uuid
 from collections.abc import Iterator
 
@@ -12,9 +13,11 @@ from confluent_kafka import Producer
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from stack import Endpoints
 from tests import topic
 from tests.chain.conftest import MakePipeline, in_step, running
 from tests.compare import OpenSearch, View
+from tests.conftest import fresh_database
 from tests.machine import until
 from tests.pipeline import Pipeline
 
@@ -151,6 +154,109 @@ def test_a_truncate_by_a_role_that_cannot_read_the_token_is_followed(
         source.execute(sql.SQL("revoke all on items from {}").format(sql.Identifier(ROLE)))
     source.execute("insert into items select n, 'item ' || n from generate_series(2, %s) n", (ROWS,))
     pipeline.assert_in_step()
+
+
+CONTROL: list[tuple[bytes, bytes]] = [
+    (b"\xff\xfe", b"{}"),
+    (b"hello", b"world"),
+    (b"hello", b"[]"),
+    (b"pipeline/identity", b"null"),
+    (b"pipeline/trust", b'{"tokens": []}'),
+    (b"pipeline/renewal", b"{}"),
+    (b"lease/item-cache", b"{}"),
+    (b"lease/item-search", b"\xff"),
+    (b"follower/item-cache/1", b'{"live": "yes", "applied_lsn": "x"}'),
+    (b"generation/item-cache/1", b'{"a": 1}'),
+    (b"generation/item-cache/x", b"{}"),
+    (b"generation/item-search/1", b"[" * 100_000),
+    (b"table/public.items", b'{"columns": 7}'),
+    (b"epochs/public.items", b'{"topic": 1, "epochs": []}'),
+    (b"view/whole/1", b"{}"),
+    (b"build/whole/1/0", b'{"state": 7}'),
+]
+HALF_RIGHT: dict[str, list[dict[str, object]]] = {
+    "message": [{"op": "m", "source": {"lsn": "x", "txId": 1}}, {"op": "c"}],
+    "transaction": [{"status": "END", "id": "x", "ts_ms": 5}, {"status": "END", "id": 7}, {"status": "END"}],
+    "notifications": [
+        {"aggregate_type": "Initial Snapshot", "type": "STARTED"},
+        {"aggregate_type": "Initial Snapshot", "type": "COMPLETED", "timestamp": "x"},
+        {"aggregate_type": "Incremental Snapshot", "type": "IN_PROGRESS", "timestamp": 5, "additional_data": []},
+    ],
+    "quarantine": [{"version": "x"}, {"version": 5, "reason": 7, "time": 1}],
+}
+
+
+def test_strange_records_in_every_topic_change_nothing(pipeline: Pipeline, source: psycopg.Connection) -> None:
+    """But those of tables and views, whose records are rows and documents: who reads one that is none stops, and names
+    it (chain/test_topics.py), or `verify` finds it (chain/test_verify_views.py).
+    """
+    job = running(pipeline)
+    producer = Producer({"bootstrap.servers": pipeline.endpoints.kafka})
+    rng = random.Random("strange records")
+    for place, value in CONTROL:
+        producer.produce(f"{pipeline.name}.control", value, place)
+    for name, values in HALF_RIGHT.items():
+        keys = [b'{"prefix":"driftless"}', b'["item-cache",1,"5"]', b"\xff", None]
+        strange = [json.dumps(value).encode() for value in values] + [rng.randbytes(40), b"", b"null", b"[]", b"7"]
+        for value in strange:
+            for key in keys:
+                if key is not None or name not in ("message", "quarantine"):  # compacted: the broker refuses none
+                    producer.produce(f"{pipeline.name}.{name}", value, key)
+    producer.produce(f"__debezium-heartbeat.{pipeline.name}", rng.randbytes(40), b"x")
+    assert producer.flush(30) == 0
+    source.execute("insert into items values (2000, 'later') on conflict do nothing")
+    pipeline.assert_in_step()
+    assert job.running, job.output()
+    shown = pipeline.here("status")
+    assert shown.code == 0, shown.out
+    said = "the control topic holds records that driftless cannot have written: "
+    assert said in " ".join(shown.out.split()), shown.out
+    assert pipeline.here("quarantine", "list").code == 0
+    assert job.stop() == 0, job.output()
+
+    job = pipeline.run()
+    source.execute("delete from items where id = 2000")
+    pipeline.assert_in_step()
+    assert pipeline.here("check").code == 0
+    assert pipeline.here("plan").code == 0
+    assert job.running, job.output()
+
+
+def test_a_name_that_another_pipeline_has_is_refused_before_anything_is_touched(
+    pipeline: Pipeline, source: psycopg.Connection, endpoints: Endpoints
+) -> None:
+    """One whose slot another pipeline has; and our own name, given to a pipeline of another database."""
+    twin = pipeline.machine("twin")
+    twin.sync = {**pipeline.sync, "name": "shop-eu"}
+    twin.write()
+    source.execute("insert into driftless.tokens values ('shop_eu', 'x')")
+    try:
+        for command, code in (("check", 1), ("apply", 2)):
+            done = twin(command)
+            assert done.code == code, done
+            assert (
+                "the pipeline `shop_eu` has the slot and the publication driftless_shop_eu already"
+                in done.out + done.err
+            )
+    finally:
+        source.execute("delete from driftless.tokens where pipeline = 'shop_eu'")
+    assert source.execute("select from pg_publication where pubname = 'driftless_shop_eu'").fetchall() == []
+
+    with fresh_database(endpoints.postgres) as other:
+        with psycopg.connect(other, autocommit=True) as connection:
+            connection.execute("create table items (id int primary key, name text)")
+        another = pipeline.machine("another")
+        another.environment = {**another.environment, "SOURCE_DSN": other}
+        for command, code in (("check", 1), ("apply", 2), ("run", 1)):
+            done = another(command)
+            said = done.out + done.err
+            assert done.code == code, said
+            assert f"another pipeline has the name `{pipeline.name}` in this Kafka" in said, said
+            assert "choose another `name`" in said
+            assert "--anew" not in said
+    control = topic.records(pipeline.endpoints.kafka, f"{pipeline.name}.control")
+    written = [value for key, value in control if key == b"pipeline/renewal" and value != dict(CONTROL)[key]]
+    assert written == [], "the pipeline that is there was told to end"
 
 
 def test_a_token_that_was_changed_is_registered_and_nothing_is_missed(

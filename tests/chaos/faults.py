@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 import redis
+from confluent_kafka import Producer
 
 from tests.chain import broken
 from tests.chain.test_stores_lost import index
@@ -182,3 +183,18 @@ def add_partitions(c: Campaign) -> str:
     kafka = admin(c.pipeline)
     kafka.create_partitions([NewPartitions(customers(c.pipeline), 5)])[customers(c.pipeline)].result()
     return "it has 5"
+
+
+@fault
+def write_strange_messages(c: Campaign) -> str:
+    """Into the source's log, as a role that may only connect can; and into the control topic."""
+    name = c.pipeline.name
+    for prefix in ("driftless", "driftless.truncate.public.customers", f"driftless:{name}:{c.rng.randrange(10**9)}"):
+        for transactional in (True, False):
+            message = (transactional, prefix, "x" * c.rng.choice([0, 10, 10_000_000]))
+            c.pipeline.connection.execute("select pg_logical_emit_message(%s, %s, %s)", message)
+    producer = Producer({"bootstrap.servers": c.pipeline.endpoints.kafka})
+    for key in ("hello", "lease/customer-cache", "generation/order-search/1", "pipeline/identity"):
+        producer.produce(f"{name}.control", c.rng.randbytes(30), key.encode())
+    assert producer.flush(30) == 0
+    return "6 messages and 4 records"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -30,6 +32,9 @@ _LEVELS = {
 }
 
 HEAP = "768m"
+MORE = "kafka.more.json"
+"""A file in the stack's folder with further settings of its broker. Those of `_LISTENERS` are added to ours."""
+_LISTENERS = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 
 
 class Kafka(JavaServer):
@@ -74,11 +79,19 @@ class Kafka(JavaServer):
             "log.retention.check.interval.ms": 60000,
         }
 
+    def _all_settings(self) -> dict[str, object]:
+        """Ours, and those of the file MORE where there is one."""
+        settings = self.settings()
+        with suppress(FileNotFoundError):
+            for name, value in json.loads((self.site.folder / MORE).read_bytes()).items():
+                settings[name] = f"{settings[name]},{value}" if name in _LISTENERS else value
+        return settings
+
     def prepare(self, report: Report) -> None:
         data = self.site.make("data", "kafka")
         folder = self.site.make("conf", "kafka")
         logging_file = self.write(folder, "log4j2.properties", log4j2(_LEVELS))
-        config = self.write(folder, "server.properties", properties(self.settings()))
+        config = self.write(folder, "server.properties", properties(self._all_settings()))
         if not (data / "meta.properties").exists():
             report("kafka: formatting its folder")
             cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")

@@ -21,6 +21,8 @@ from stack import SERVERS, Endpoints, Stack
 from stack.server import Site
 from stack.stack import KINDS
 from tests import run, seeds  # noqa: F401 - before there are workers of a run, so that all have the same seeds
+from tests.secured import Secured
+from tests.secured import prepare as secured_listeners
 
 # Most of the JVMs that tests start live for seconds: with the second compiler they would take twice the CPU.
 for variable in ("DRIFTLESS_JAVA_OPTIONS", "DRIFTLESS_STACK_JAVA_OPTIONS"):
@@ -56,6 +58,8 @@ def stack() -> Iterator[Stack]:
     """All five servers, for this process alone. One that does not start fails the tests that need it."""
     stack = Stack(SHARED or run.STACK)
     try:
+        if "kafka" not in stack.running():
+            secured_listeners(stack)
         stack.up(print)
         yield stack
     finally:
@@ -86,6 +90,14 @@ def endpoints(stack: Stack) -> Endpoints:
     """Where the session's servers listen."""
     found = stack.endpoints()
     assert found is not None
+    return found
+
+
+@pytest.fixture(scope="session")
+def secured(stack: Stack, endpoints: Endpoints) -> Secured:
+    """The session's broker by its listeners that ask for a login or a certificate."""
+    found = secured_listeners(stack)
+    found.add_users(endpoints)
     return found
 
 

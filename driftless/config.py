@@ -8,6 +8,7 @@ from typing import Annotated, Any, Protocol
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJsonSchema
 
 from driftless.address import dsn_problem, url_problem
+from driftless.kafka_security import KafkaSecurity
 from driftless.model import Model
 from driftless.views.declared import ViewConfig
 
@@ -62,7 +63,7 @@ def _dsn(dsn: str) -> str:
 
 def _brokers(bootstrap: str) -> str:
     if "://" in bootstrap:
-        raise ValueError("write host:port without a scheme, as in `kafka:9092`; TLS is set in `kafka.options`")
+        raise ValueError("write host:port without a scheme, as in `kafka:9092`; TLS is set in `kafka.security`")
     for broker in bootstrap.split(","):
         if not _BROKER.fullmatch(broker.strip()):
             raise ValueError("write host:port of each broker, separated by commas, as in `kafka-1:9092,kafka-2:9092`")
@@ -88,6 +89,7 @@ _OURS = (
     "group.id",
     "group.instance.id",
     "transactional.id",
+    "transaction.timeout.ms",
     "isolation.level",
     "acks",
     "enable.auto.commit",
@@ -168,11 +170,18 @@ class KafkaConfig(Model):
     replication: int = Field(
         default=1, ge=1, le=9, description="Copies of each topic that the brokers keep: 3 on a cluster.", examples=["3"]
     )
+    security: KafkaSecurity | None = Field(
+        default=None,
+        repr=False,
+        description="How clients log in, and what they trust: [below](#kafkasecurity). Without it: no TLS, no login.",
+        examples=["{protocol: SASL_SSL, mechanism: PLAIN, username: shop, password: '${KAFKA_PASSWORD}'}"],
+    )
     options: Annotated[dict[str, Setting], AfterValidator(_options)] = Field(
         default_factory=dict,
         repr=False,
-        description="Any setting of librdkafka's client, as for TLS and SASL.",
-        examples=["{security.protocol: SASL_SSL, sasl.mechanism: PLAIN}"],
+        description="Settings that tune clients, by librdkafka's names. What Spark's Java client knows too is given to "
+        "it as well, by its own name. Security is not set here.",
+        examples=["{client.id: shop, reconnect.backoff.max.ms: 5000}"],
     )
 
 

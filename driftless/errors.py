@@ -44,6 +44,10 @@ class SourceUnavailable(SourceError):
     """Postgres, Kafka or Connect cannot be reached; retry with backoff, exit code 3 when given up."""
 
 
+class SourceMisconfigured(SourceError):
+    """Postgres, Kafka or Connect refuses what the configuration says, as a password: stop and say so, exit code 2."""
+
+
 class LogReplaced(SourceError):
     """A topic is not the one that was registered: what was read of it cannot be gone on with."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -34,8 +33,10 @@ from confluent_kafka.admin import (
 
 from driftless.config import KafkaConfig
 from driftless.errors import ConfigError, SourceError, SourceUnavailable
+from driftless.kafka_login import Complaints
+from driftless.kafka_options import java_options
+from driftless.kafka_security import java, librdkafka
 from driftless.topics import MAX_MESSAGE_BYTES
-from driftless.yamlfile import nearest
 
 Offsets = dict[int, int]
 """Partition -> offset."""
@@ -53,8 +54,6 @@ _TO_END: dict[str, Setting] = {"enable.partition.eof": True, "fetch.wait.max.ms"
 """Of a reader that stops there. The last may be the mark that ends a transaction, for which the client would wait."""
 _WRITER: dict[str, Setting] = {"linger.ms": 0, "acks": "all", "message.max.bytes": MAX_MESSAGE_BYTES}
 TIMEOUT = 15.0
-_log = logging.getLogger("driftless.kafka")
-_log.setLevel(logging.CRITICAL)  # librdkafka tells of every broken connection; what matters is raised
 
 
 @dataclass(frozen=True)
@@ -66,71 +65,61 @@ class Topic:
     partitions: int
 
 
-_USUAL = (
-    "client.id",
-    "enable.ssl.certificate.verification",
-    "message.max.bytes",
-    "request.timeout.ms",
-    "sasl.mechanism",
-    "sasl.password",
-    "sasl.username",
-    "security.protocol",
-    "socket.timeout.ms",
-    "ssl.ca.location",
-    "ssl.certificate.location",
-    "ssl.endpoint.identification.algorithm",
-    "ssl.key.location",
-    "ssl.key.password",
-)
-"""Settings that an operator may mean: the library cannot list its own."""
-
-
-def refused_options(options: Mapping[str, object]) -> dict[str, str]:
-    """Which of the operator's settings the client does not take, and why, without their values. Asks no broker."""
-    refused = {}
-    for name, value in options.items():
-        try:
-            AdminClient({name: _as_text(value)}, logger=_log)
-        except KafkaException as exc:
-            said = str(exc.args[0].str())
-            if said.startswith("No such configuration"):
-                near = nearest(name, _USUAL)
-                meant = f"; did you mean `{near}`?" if near else ": it takes librdkafka's names, not those of Java"
-                refused[name] = f"the Kafka client has no such setting{meant}"
-            elif said.startswith("Java"):
-                instead = (
-                    "`sasl.username` and `sasl.password`"
-                    if name.startswith("sasl")
-                    else "`ssl.ca.location` and its like"
-                )
-                refused[name] = f"a setting of the Java client: here it is {instead}"
-            elif said.startswith("Invalid value"):
-                refused[name] = "the Kafka client does not take this value"
-    return refused
-
-
-def _as_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 class Kafka:
     """A connection to the brokers. Cheap to keep, safe to share between threads."""
 
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
         self._lock = threading.Lock()
+        self._complaints = Complaints()
+        self.java_key: str | None = None
+        """The key of `kafka.security` as the Java client can read it, where that is not as it was given."""
         try:
             self._admin = self._client()
         except KafkaException as exc:
-            raise ConfigError(f"kafka.options: {exc.args[0].str()}") from None
+            raise ConfigError(f"kafka: {exc.args[0].str()}") from None
 
-    def settings(self, **more: Setting) -> dict[str, Setting]:
+    def settings(self, **more: Setting) -> dict[str, Any]:
         """librdkafka's settings of this cluster, with the operator's `kafka.options` on top of ours."""
-        base: dict[str, Setting] = {"bootstrap.servers": self._config.bootstrap, "socket.timeout.ms": 10_000}
-        return {**base, **more, **self._config.options}
+        base: dict[str, Any] = {"bootstrap.servers": self._config.bootstrap, "socket.timeout.ms": 10_000}
+        told = {"error_cb": self._complaints.hear, "logger": self._complaints.logger}
+        found = {**base, **more, **self._config.options, **librdkafka(self._config.security), **told}
+        if "transaction.timeout.ms" in more:  # the client takes no longer one together with it
+            found["socket.timeout.ms"] = min(int(found["socket.timeout.ms"]), int(more["transaction.timeout.ms"]))
+        return found
+
+    @property
+    def secured(self) -> bool:
+        """Whether there is something to log in with, or to trust."""
+        return self._config.security is not None
+
+    def java_settings(self) -> dict[str, str]:
+        """The Java client's properties of this cluster. They hold secrets: never print or log them."""
+        base = {"bootstrap.servers": self._config.bootstrap, **java_options(self._config.options)}
+        found = {**base, **java(self._config.security)}
+        if self.java_key is not None:
+            found |= {"ssl.keystore.key": self.java_key}
+            found.pop("ssl.key.password", None)
+        return found
+
+    def log_in(self, seconds: float = TIMEOUT) -> None:
+        """Connect. Raises SourceMisconfigured where brokers refuse that, and SourceUnavailable where none answers."""
+        deadline = time.monotonic() + seconds
+        with self.asking() as admin:
+            while True:
+                try:
+                    admin.list_topics(timeout=2.0)
+                except KafkaException:
+                    admin.poll(0)
+                    if refused := self._complaints.diagnosis(self._config):
+                        raise refused from None
+                    if time.monotonic() > deadline:
+                        raise
+                else:
+                    return self._complaints.forget()
 
     def _client(self) -> AdminClient:
-        return AdminClient(self.settings(), logger=_log)
+        return AdminClient(self.settings())
 
     @contextmanager
     def asking(self) -> Iterator[AdminClient]:
@@ -142,6 +131,9 @@ class Kafka:
             yield admin
         except KafkaException as exc:
             error = kafka_error(exc.args[0], self._config.bootstrap)
+            admin.poll(0)  # what the client has complained of meanwhile
+            if isinstance(error, SourceUnavailable):
+                error = self._complaints.refusal(self._config) or error
             with self._lock:
                 if isinstance(error, SourceUnavailable) and self._admin is admin:
                     self._admin = self._client()
@@ -301,10 +293,10 @@ class Kafka:
             "fetch.wait.max.ms": 100,
             "enable.partition.eof": False,
         }
-        return Consumer(self.settings(**{**base, **settings}), logger=_log)
+        return Consumer(self.settings(**{**base, **settings}))
 
     def producer(self, **settings: Setting) -> Producer:
-        return Producer(self.settings(**{**_WRITER, **settings}), logger=_log)
+        return Producer(self.settings(**{**_WRITER, **settings}))
 
     def fencing_producer(self, id_: str, **settings: Setting) -> Producer:
         """One for transactions; every older one of the same id is fenced now. Raises KafkaException."""

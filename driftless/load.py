@@ -10,7 +10,9 @@ from pydantic import ValidationError
 
 from driftless.config import FOLLOWER_FIELDS, Config, StoreConfig, near_name
 from driftless.errors import ConfigError
-from driftless.kafka import refused_options
+from driftless.kafka_options import refused_options
+from driftless.kafka_security import KafkaSecurity
+from driftless.kafka_security import problems as security_problems
 from driftless.table import join_name, split_name
 from driftless.views.written import TABLES, clashes, parts, with_tables
 from driftless.where import WhereRefused, parse
@@ -54,6 +56,7 @@ class _Check:
         self.problems += self._references()
         self.problems += self._conditions()
         self.problems += self._options()
+        self.problems += self._security()
         if "followers" in self._data:
             self._data["followers"] = self._followers()
         self.problems += self._meetings()
@@ -160,6 +163,15 @@ class _Check:
         """Settings that the Kafka client does not take."""
         for name, what in refused_options(self._section("kafka", "options")).items():
             yield self._say(("kafka", "options", name), what)
+
+    def _security(self) -> Iterator[str]:
+        """What of `kafka.security` does not go together. What is wrong with one value is found with all others."""
+        try:
+            security = KafkaSecurity.model_validate(self._section("kafka", "security"))
+        except ValidationError:
+            return
+        for field, what in security_problems(security):
+            yield self._say(("kafka", "security", field), what)
 
     # -- followers ----------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from driftless.config import (
     StoreConfig,
     TableConfig,
 )
+from driftless.kafka_security import KafkaSecurity
 from driftless.views.declared import ManyConfig, OneConfig, ViewConfig
 from driftless.yamlfile import Location, YamlFile, did_you_mean, is_unknown, nearest
 
@@ -50,6 +51,7 @@ class Wording:
             ("source",): SourceConfig,
             ("source", "tables", "*"): TableConfig,
             ("kafka",): KafkaConfig,
+            ("kafka", "security"): KafkaSecurity,
             ("connect",): ConnectConfig,
             ("views", "*"): ViewConfig,
             **_RELATIONS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -18,10 +18,11 @@ from pyspark.sql.functions import expr
 
 from driftless import errors
 from driftless.errors import DecodeError, SinkError, SourceUnavailable, SyncError
-from driftless.kafka import Offsets
+from driftless.kafka import Kafka, Offsets
 from driftless.registry import TopicLog
 from driftless.sink import WRITES, Applied, Rejected, Sink, SinkContext
 from jobs.memory import no_memory, out_of_memory
+from jobs.refused import refusal
 from sinks import open_sink
 
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
@@ -62,7 +63,7 @@ class LogSource:
     """
 
     topic: str
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     parse: tuple[str, ...]
     shape: tuple[str, ...]
     ready: TopicLog | None = None
@@ -272,17 +273,17 @@ def spark_error(exc: Exception) -> SyncError:
         place = text.split(marker, 1)[1].strip().splitlines()[0].removesuffix(" SQLSTATE: P0001")
         hint = "if the table changed, `driftless apply` reads it anew; else see the record with a Kafka client"
         return DecodeError(place, hint=hint)
+    if refused := refusal(text):
+        return refused
     lines = text.strip().splitlines()
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return SourceUnavailable(f"reading the log with Spark failed: {[lines[0], *causes][-1]}")
 
 
-def kafka_options(settings: Mapping[str, object], follower: str) -> dict[str, str]:
-    """The Kafka source's options from librdkafka's settings; names that differ between the two are translated."""
-    ours = {"socket.timeout.ms"}
-    options = {f"kafka.{key}": str(value) for key, value in settings.items() if key not in ours}
+def kafka_options(kafka: Kafka, follower: str) -> dict[str, str]:
+    """The Kafka source's options. They hold secrets: never print or log them."""
     return {
-        **options,
+        **{f"kafka.{key}": value for key, value in kafka.java_settings().items()},
         "kafka.isolation.level": "read_committed",
         # A tail that ends in a transaction's mark would wait for it 500 ms.
         "kafka.fetch.max.wait.ms": "10",

@@ -30,7 +30,7 @@ def make_job(config: Config, follower: str, generation: Generation, state: State
     except ValueError as exc:
         raise ConfigError(f"followers.{follower}.{generation.kind}: {exc}") from None
     log, parse, shape, retention = (_of_view if generation.build else _of_table)(config, generation, state)
-    options = kafka_options(kafka.settings(), follower)
+    options = kafka_options(kafka, follower)
     source = LogSource(log.topic, options, tuple(parse), tuple(shape), log if generation.build else None)
     spec = SinkSpec(generation.kind, settings, context)
     countable = not store.expires

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql.functions import col
 
 from driftless.kafka import Kafka
-from jobs.apply import read_slice
+from jobs.apply import kafka_options, read_slice
+from jobs.login import log_in
 from jobs.spark import session
 from jobs.standing import Job
 
@@ -20,7 +22,10 @@ def newest_document(job: Job, kafka: Kafka, jars: Sequence[Path], key: str) -> s
         return None
     spark = session(jars)
     try:
-        writes = read_slice(spark, job.source, job.log.floor, end).where(col("key") == key)
+        if kafka.secured:
+            log_in(spark._jvm, kafka)
+        source = replace(job.source, options=kafka_options(kafka, job.follower))
+        writes = read_slice(spark, source, job.log.floor, end).where(col("key") == key)
         newest = writes.orderBy(col("version").desc()).limit(1).collect()
     finally:
         spark.stop()

@@ -16,10 +16,11 @@ from driftless.errors import SourceError, SourceUnavailable
 from driftless.kafka import TIMEOUT, Offsets
 from jobs.apply import DRIVER_OFFSETS, LogSource
 from jobs.memory import no_memory, out_of_memory
+from jobs.refused import refusal
 
 _POLL_MILLISECONDS = 500
 _GONE = {"OffsetOutOfRangeException", "NoOffsetForPartitionException"}
-_BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 POLL_BYTES = 16 << 20
 """About how many bytes one poll gives. Kafka bounds a poll by records alone: their number follows from their size."""
 READ_BYTES = 32 << 20
@@ -45,8 +46,8 @@ class Records:
         kafka = {key.removeprefix("kafka."): value for key, value in source.options.items() if key.startswith("kafka.")}
         self._settings = {
             **kafka,
-            "key.deserializer": _BYTES,
-            "value.deserializer": _BYTES,
+            "key.deserializer": BYTES,
+            "value.deserializer": BYTES,
             "enable.auto.commit": "false",
             "auto.offset.reset": "none",
         }
@@ -93,7 +94,7 @@ class Records:
             what = f"reading {self._topic}: {name}: {said}"
             if name in _GONE:
                 raise SourceError(what, hint="the broker lost records; `driftless check` says which") from exc
-            raise SourceUnavailable(what) from exc
+            raise refusal(str(exc)) or SourceUnavailable(what) from exc
         except Exception:  # of `take` too: what was polled would be missing from the next read
             self.close()
             raise

@@ -27,6 +27,7 @@ from jobs.follower import Follower
 from jobs.frontier import FrontierReader
 from jobs.keeper import Keeper
 from jobs.leased import Shared
+from jobs.login import log_in
 from jobs.spark import session, stop
 from jobs.standing import Progress
 from jobs.tail import Tail
@@ -118,6 +119,8 @@ class Runner:
             ending.callback(feed.stop)
             spark = session(self._jars, memory=self._memory)
             ending.callback(stop, spark)
+            if kafka.secured:
+                log_in(spark._jvm, kafka)
             self._under_way = True
             quarantine = QuarantineLog(kafka, self._config.name)
             ends = Ends(kafka, self.halt)

@@ -71,6 +71,8 @@ SETTINGS = {
     "spark.ui.retainedStages": "10",
     "spark.ui.retainedTasks": "100",
     "spark.sql.ui.retainedExecutions": "5",
+    # Options of the Kafka source are shown in plans, and so in Spark's UI and event log: passwords and keys are not.
+    "spark.redaction.regex": r"(?i)secret|password|token|access[.]?key|jaas|keystore|ssl\.key",
     # A misread date must be an error, not null.
     "spark.sql.ansi.enabled": "true",
 }

@@ -317,7 +317,7 @@ MISTAKES = [
         "brokers with a scheme",
         "127.0.0.1:59092",
         "kafka://kafka:9092",
-        "8: kafka.bootstrap: write host:port without a scheme, as in `kafka:9092`; TLS is set in `kafka.options`",
+        "8: kafka.bootstrap: write host:port without a scheme, as in `kafka:9092`; TLS is set in `kafka.security`",
     ),
     (
         "a broker without a port",
@@ -334,15 +334,8 @@ MISTAKES = [
     (
         "a client setting that there is not",
         "  partitions: 4",
-        "  options: {securty.protocol: SSL}",
-        "9: kafka.options.securty.protocol: the Kafka client has no such setting; did you mean `security.protocol`?",
-    ),
-    (
-        "a client setting of Java's",
-        "  partitions: 4",
-        "  options:\n    ssl.truststore.location: /etc/ssl/trust.jks",
-        "10: kafka.options.ssl.truststore.location: a setting of the Java client: here it is `ssl.ca.location` and "
-        "its like",
+        "  options: {request.timout.ms: 5000}",
+        "9: kafka.options.request.timout.ms: the Kafka client has no such setting; did you mean `request.timeout.ms`?",
     ),
     (
         "a client setting that is ours",

@@ -9,12 +9,14 @@ import pytest
 import sinks
 from driftless.cli.config_page import PAGE, page
 from driftless.config import Config, ConnectConfig, KafkaConfig, SourceConfig, TableConfig
+from driftless.kafka_security import KafkaSecurity
 from driftless.model import Model
 from driftless.views.declared import ManyConfig, OneConfig, ViewConfig
+from tests.secured import KEY_PASSWORD, Certificates
 from tests.test_config import load_text
 from tests.test_docs import blocks
 
-MODELS: list[type[Model]] = [Config, SourceConfig, TableConfig, KafkaConfig, ConnectConfig]
+MODELS: list[type[Model]] = [Config, SourceConfig, TableConfig, KafkaConfig, KafkaSecurity, ConnectConfig]
 VIEWS: list[type[Model]] = [ViewConfig, OneConfig, ManyConfig]
 STORES: list[type[Model]] = [sinks.config_model(kind) for kind in sinks.kinds()]
 
@@ -39,13 +41,21 @@ def test_every_key_says_what_it_means(model: type[Model]) -> None:
 def test_the_examples_make_one_file_that_names_every_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_DSN", "postgresql://db/shop")
     monkeypatch.setenv("SHOP_ADMIN_DSN", "postgresql://owner@db/shop")
+    files = Certificates(tmp_path)
+    monkeypatch.setenv("KAFKA_PASSWORD", "secret")
+    monkeypatch.setenv("KAFKA_CA", files.ca.read_text())
+    monkeypatch.setenv("KAFKA_CERTIFICATE", str(files.client))
+    monkeypatch.setenv("KAFKA_KEY", str(files.encrypted_key))
+    monkeypatch.setenv("KAFKA_KEY_PASSWORD", KEY_PASSWORD)
     text = "".join(block.text for block in blocks(PAGE) if block.kind == "yaml")
     config = load_text(tmp_path, text)
+    assert config.kafka.security is not None
     parts: list[Model] = [
         config,
         config.source,
         config.source.tables["public.customers"],
         config.kafka,
+        config.kafka.security,
         config.connect,
     ]
     for part, model in zip(parts, MODELS, strict=True):

@@ -12,6 +12,7 @@ from driftless.cli.base import app
 from driftless.errors import ConfigError
 from tests.machine import COMMAND
 from tests.mistakes import MISTAKES
+from tests.mistakes_security import SECURITY_MISTAKES
 from tests.test_config import load_text, problems
 
 RIGHT = """\
@@ -57,7 +58,10 @@ def test_without_a_mistake_it_is_taken(tmp_path: Path) -> None:
     assert load_text(tmp_path, RIGHT).name == "shop"
 
 
-@pytest.mark.parametrize(("old", "new", "said"), [m[1:] for m in MISTAKES], ids=[m[0] for m in MISTAKES])
+ALL = [*MISTAKES, *SECURITY_MISTAKES]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), [m[1:] for m in ALL], ids=[m[0] for m in ALL])
 def test_a_mistake_is_told_with_its_line_and_what_to_do(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert old in RIGHT
     assert problems(tmp_path, RIGHT.replace(old, new, 1)) == [f"sync.yaml:{line}" for line in said.splitlines()]

@@ -40,7 +40,7 @@ class Topic:
         kafka.create(self.name, 2, {})
         decoded = plain_rows(TABLE, LOG, UNAVAILABLE)
         assert decoded is not None
-        self.options = {**kafka_options(kafka.settings(), "test"), "includeHeaders": "true"}
+        self.options = {**kafka_options(kafka, "test"), "includeHeaders": "true"}
         self.log = PlainLog(spark, LogSource(self.name, self.options, (), ()), decoded)
 
     def ends(self) -> dict[int, int]:

@@ -54,7 +54,7 @@ class View:
         log = TopicLog(self.topic, "id", 2, (Epoch(1, {0: 0, 1: 0}, ""), Epoch(3, {0: 2_000, 1: 500}, "")))
         parse, shape = documents_sql(log)
         self.spark = spark
-        options = kafka_options(self.kafka.settings(), "test")
+        options = kafka_options(self.kafka, "test")
         self.source = LogSource(self.topic, options, tuple(parse), tuple(shape), log)
         self.large = Documents(spark, self.source)
         self.spec = SinkSpec(

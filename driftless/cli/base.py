@@ -26,7 +26,14 @@ from driftless.address import without_secrets
 from driftless.config import Config
 from driftless.console import PlainConsole, visible
 from driftless.control import Control
-from driftless.errors import ConfigError, SinkUnavailable, SourceUnavailable, StackError, SyncError
+from driftless.errors import (
+    ConfigError,
+    SinkUnavailable,
+    SourceMisconfigured,
+    SourceUnavailable,
+    StackError,
+    SyncError,
+)
 from driftless.kafka import Kafka
 from driftless.load import load as load_config
 
@@ -146,7 +153,7 @@ def exit_code(exc: SyncError) -> int:
     """The contract's exit code for an error."""
     if isinstance(exc, SourceUnavailable | SinkUnavailable) or (isinstance(exc, StackError) and exc.unreachable):
         return UNREACHABLE
-    return WRONG if isinstance(exc, ConfigError | StackError) else NO
+    return WRONG if isinstance(exc, ConfigError | StackError | SourceMisconfigured) else NO
 
 
 def _version(asked: bool) -> None:
@@ -197,10 +204,12 @@ def load(file: Path) -> Config:
 
 def control_of(config: Config) -> Control:
     """The pipeline's control topic. Raises SourceUnavailable at once where every broker refuses a connection, which the
-    client would try for a quarter of a minute.
+    client would try for a quarter of a minute, and SourceMisconfigured within seconds where they refuse the login.
     """
     _knock(config.kafka.bootstrap)
-    return Control(Kafka(config.kafka), config.name)
+    kafka = Kafka(config.kafka)
+    kafka.log_in()
+    return Control(kafka, config.name)
 
 
 def _knock(bootstrap: str) -> None:

@@ -17,7 +17,9 @@ class Waiter:
     """
 
     def __init__(self, file: str | Path = "sync.yaml") -> None:
-        """Raises ConfigError where the file is wrong, SourceUnavailable where Postgres or Kafka cannot be reached."""
+        """Raises ConfigError where the file is wrong, SourceMisconfigured where Kafka refuses the login, and
+        SourceUnavailable where Postgres or Kafka cannot be reached.
+        """
         from connectors.postgres import Postgres
 
         self._config = load(Path(file))

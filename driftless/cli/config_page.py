@@ -16,6 +16,7 @@ from driftless.config import (
     SourceConfig,
     TableConfig,
 )
+from driftless.kafka_security import KafkaSecurity
 from driftless.model import Model
 from driftless.views.declared import ManyConfig, OneConfig, ViewConfig
 
@@ -52,7 +53,7 @@ The examples below make one file together.
 
 def page() -> str:
     """The text of the page."""
-    return "\n".join((_HEAD, *_top(), *_source(), *_single("kafka", KafkaConfig), *_single("connect", ConnectConfig),
+    return "\n".join((_HEAD, *_top(), *_source(), *_kafka(), *_single("connect", ConnectConfig),
                       *_views(), *_followers(), ""))  # fmt: skip
 
 
@@ -76,6 +77,20 @@ def _source() -> Iterator[str]:
     yield "\n### A table of `source.tables`\n"
     yield f"{TableConfig.__doc__} `{{}}` takes every default.\n"
     yield from _table(TableConfig)
+
+
+def _kafka() -> Iterator[str]:
+    yield "\n## `kafka`\n"
+    yield f"{KafkaConfig.__doc__}\n"
+    yield "```yaml\nkafka:"
+    yield from _lines(KafkaConfig, "  ", leave_out=("security",))
+    yield "  security:"
+    yield from _lines(KafkaSecurity, "    ")
+    yield "```\n"
+    yield from _table(KafkaConfig)
+    yield "\n### `kafka.security`\n"
+    yield f"{KafkaSecurity.__doc__}\n"
+    yield from _table(KafkaSecurity)
 
 
 def _single(name: str, model: type[Model]) -> Iterator[str]:

@@ -63,7 +63,7 @@ def list_command(
     follower = follower and _who(config, follower)
     count = 0
     shown: list[Held] = []
-    for held in QuarantineLog(Kafka(config.kafka), config.name).read(follower):
+    for held in QuarantineLog(control_of(config).kafka, config.name).read(follower):
         count += 1
         if not limit or len(shown) < limit:
             shown.append(held)

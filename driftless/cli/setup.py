@@ -15,6 +15,7 @@ from driftless.cli.planned import numbered, samples_told, steps_told
 from driftless.config import Config
 from driftless.control import State
 from driftless.errors import ConfigError, SinkUnavailable, SourceUnavailable, SyncError
+from driftless.kafka import Kafka
 from driftless.status import settled
 
 _STORES_AT_ONCE = 8
@@ -139,6 +140,16 @@ def _more(config: Config, places: Any) -> Iterator[Any]:
             yield Finding(str(problem), planned=True)
 
 
+def _log_in_as_spark(config: Config, kafka: Kafka) -> None:
+    """Try the Java client too, which has names of its own for security. It needs a JVM: only where security is set."""
+    from driftless.cli.run import spark_jars
+    from jobs.login import log_in, small_jvm
+
+    if config.kafka.security is not None:
+        with small_jvm(spark_jars()) as jvm:
+            log_in(jvm, kafka)
+
+
 @app.command()
 def check(file: File = SYNC, as_json: Json = False) -> None:
     """Look at everything before it starts: configuration, source, topics, connector, stores. Changes nothing.
@@ -151,6 +162,7 @@ def check(file: File = SYNC, as_json: Json = False) -> None:
     config = load(file)
     with reach(config) as places:
         findings, fatal = _findings(config, places)
+        _log_in_as_spark(config, places.kafka)
         if not any(finding.fatal and not finding.planned for finding in findings):
             findings += _more(config, places)
             fatal = any(finding.fatal for finding in findings)

@@ -123,7 +123,7 @@ class Subjects:
         same_topic(self._control.kafka, log)
         fields = {column.name: column.name for column in table.columns if refusal(column) is None}
         parse, shape = writes_sql(table, fields, log, unavailable=names.unavailable(self._config.name))
-        options = kafka_options(self._control.kafka.settings(), "verify")
+        options = kafka_options(self._control.kafka, "verify")
         history = History(self._spark, LogSource(log.topic, options, tuple(parse), tuple(shape)))
         view = _one_table(name, table, fields, None)
         subject = Subject(

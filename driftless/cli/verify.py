@@ -161,6 +161,7 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
     from driftless.verify.report import proven, report
     from driftless.verify.steps import Step
     from driftless.verify.subject import Source
+    from jobs.login import log_in
     from jobs.spark import session, stop
 
     control = control_of(config)
@@ -171,6 +172,8 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
         kept = ending.enter_context(_kept(config, asked, wanted))
         spark = session(spark_jars(), memory=asked.memory)
         ending.callback(stop, spark)
+        if control.kafka.secured:
+            log_in(spark._jvm, control.kafka)
         steps: list[Step] = []
         ending.enter_context(show(steps, err))
         taken = Source(partial(moment, config.source.dsn, asked.patience), partial(emit_marker, source, config.name))

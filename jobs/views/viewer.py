@@ -114,7 +114,7 @@ class Viewer(Leased[_Running]):
             if log is None:
                 raise SourceError(f"the table {name} is not captured any more", hint="run `driftless plan`")
             log = log.upto(build.epochs[name])
-            options = kafka_options(shared.kafka.settings(), f"view-{self.view}")
+            options = kafka_options(shared.kafka, f"view-{self.view}")
             logs.append(TableLog.of(table, log, options, names.unavailable(pipeline)))
         path = shared.rows / pipeline / f"{self.view}-{build.number}.{self.shard}.rows"
         bygone = build.history != history(state)

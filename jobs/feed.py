@@ -15,12 +15,13 @@ from jobs.threads import Background
 
 _log = logging.getLogger(__name__)
 POLL_SECONDS = 0.5
-"""Bounds how long a stop waits: what arrives is heard of at once."""
+"""How often it is asked whether it is over: what arrives is heard of at once."""
 Concerns = Callable[[str], bool]
 
 
 class ControlFeed(Background):
-    """`state` is replaced whole with everything that arrives, so that whoever looks at it sees one moment.
+    """The reader is the thread's own. `state` is replaced whole with everything that arrives, so that whoever looks at
+    it sees one moment.
 
     What this process has written itself is known when it is written; what is read later never takes that back.
     """
@@ -68,14 +69,14 @@ class ControlFeed(Background):
             wake()
 
     def work(self) -> None:
-        while not self._ended.is_set():
-            try:
-                self.take(self._reader.arrived(POLL_SECONDS), own=False)
-            except (SyncError, KafkaException) as exc:
-                _log.info("the control topic cannot be read: %s", exc)
-                self._ended.wait(1.0)
+        with self._reader:
+            while not self._ended.is_set():
+                try:
+                    self.take(self._reader.arrived(POLL_SECONDS), own=False)
+                except (SyncError, KafkaException) as exc:
+                    _log.info("the control topic cannot be read: %s", exc)
+                    self._ended.wait(1.0)
 
     def stop(self) -> None:
+        """Let it end, without waiting for that."""
         self._ended.set()
-        if self.is_alive():
-            self.join(2 * POLL_SECONDS)

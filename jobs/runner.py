@@ -112,7 +112,7 @@ class Runner:
                 keepers.append(Keeper(Lease(control, name, on_wait=report)))
                 keepers[-1].start()
                 ending.callback(keepers[-1].release)
-            feed = ControlFeed(ending.enter_context(ControlReader(control)), self.halt)
+            feed = ControlFeed(ControlReader(control), self.halt)
             for keeper in keepers:
                 keeper.written = feed.take
             feed.start()

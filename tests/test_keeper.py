@@ -85,6 +85,10 @@ class Reader:
         self.state = State({})
         self.brings: list[list[Record] | BaseException] = []
 
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
     def arrived(self, seconds: float) -> list[Record]:
         if not self.brings:
             time.sleep(min(seconds, 0.01))

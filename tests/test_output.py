@@ -86,6 +86,7 @@ def test_how_far_a_follower_is_makes_sense_before_it_is_known_how_much_there_is(
 def test_keys_reasons_and_files_reach_the_operator_as_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     held = Held("product-search", 1, "[/b] a:key:b", 7, "mapper [price] :100: failed", 1.6e9)
     monkeypatch.setattr(quarantine, "QuarantineLog", lambda *_: SimpleNamespace(read=lambda _: iter([held])))
+    monkeypatch.setattr(quarantine, "control_of", lambda _: SimpleNamespace(kafka=None))
     (tmp_path / "sync.yaml").write_text(GOOD)
     listed = CliRunner().invoke(base.app, ["quarantine", "list", "-f", str(tmp_path / "sync.yaml")], env=ENV)
     assert listed.exit_code == 1

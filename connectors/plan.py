@@ -16,11 +16,12 @@ from connectors.rights import missing_rights
 from connectors.token import plan_token
 from connectors.views import plan_builds, plan_views_removal
 from driftless import names
+from driftless.begin import begin, begin_first
 from driftless.config import Config
 from driftless.control import SETTINGS, State
 from driftless.counted import counted
 from driftless.errors import SourceError
-from driftless.generation import Generation, begin_facts, define, newest, next_number
+from driftless.generation import Generation, define, newest, next_number
 from driftless.manytopics import create_topics, describe, settings_in_force
 from driftless.registry import registered_log
 from driftless.table import Table, quoted
@@ -226,8 +227,11 @@ def _followers(
         what = f"generation {wanted.number} of the view {wanted.view} in {wanted.kind}"
         if before is not None:
             what += f", beside the live one, which it replaces when it is built: {', '.join(_changed(before, wanted))}"
-        verb, facts = "create" if before is None else "rebuild", begin_facts(name, wanted)
-        actions.append(Action(verb, f"follower {name}", what, together=write, part=facts))
+        if before is None:
+            facts = begin_first(state, name, wanted)
+            actions.append(Action("create", f"follower {name}", what, together=write, part=facts))
+        else:
+            actions.append(Action("rebuild", f"follower {name}", what, do=bind(begin, places.control, name, wanted)))
     return actions
 
 

@@ -5,6 +5,7 @@ A request stays until it is answered: a runner that is killed in the middle find
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -14,47 +15,146 @@ from typing import Any
 from confluent_kafka import Message, TopicPartition
 
 from driftless.control import LEASE_SECONDS, Control, State, read_all
+from driftless.errors import SyncError
 from driftless.lease import Holder
+
+ANSWER_SECONDS = 3600.0
+"""How long an answer is kept, at the least."""
+
+
+class Misunderstood(SyncError):
+    """A request that cannot be read: another program wrote it, or another version of this one. It is answered so."""
+
+    def __init__(self, message: str, *, hint: str = "use the command of the same version as the run") -> None:
+        super().__init__(message, hint=hint)
 
 
 @dataclass(frozen=True)
 class Request:
-    """`verb` of a follower, with its arguments. At most one of each verb waits; a new one takes the old one's place."""
+    """`verb` of a follower, with its arguments. Each is kept until it is answered; the oldest comes first.
+
+    `arguments` may hold anything: the methods below give what is asked for, or raise Misunderstood. `name`: what
+    follows the follower in its key, which is the verb alone where the version before wrote it.
+    """
 
     follower: str
     verb: str
     id: str
     arguments: Mapping[str, Any]
+    name: str
+
+    @property
+    def key(self) -> str:
+        return f"request/{self.follower}/{self.name}"
 
     def answer(self, error: str = "", **result: object) -> dict[str, dict[str, object] | None]:
         """The facts that answer it and take it away."""
-        answer: dict[str, object] = {"id": self.id, "error": error, **result}
-        return {f"request/{self.follower}/{self.verb}": None, f"answer/{self.follower}/{self.verb}": answer}
+        return {self.key: None, f"answer/{self.follower}/{self.name}": {"id": self.id, "error": error, **result}}
+
+    def number(self, name: str) -> int:
+        return _number(self._argument(name), name)
+
+    def number_or_none(self, name: str) -> int | None:
+        return None if self.arguments.get(name) is None else self.number(name)
+
+    def flag(self, name: str) -> bool:
+        value = self._argument(name)
+        if not isinstance(value, bool):
+            raise Misunderstood(f"`{name}` of the request is neither true nor false")
+        return value
+
+    def texts(self, name: str) -> list[str] | None:
+        """None where it is left out."""
+        value = self.arguments.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(isinstance(text, str) and _is_utf8(text) for text in value):
+            raise Misunderstood(f"`{name}` of the request is no list of texts")
+        return value
+
+    def offsets(self, name: str) -> dict[int, int]:
+        value = self.facts(name)
+        if not all(p.isascii() and p.isdecimal() for p in value):
+            raise Misunderstood(f"`{name}` of the request has something else than partitions")
+        return {int(p): _number(offset, name) for p, offset in value.items()}
+
+    def facts(self, name: str) -> dict[str, Any]:
+        value = self._argument(name)
+        if not isinstance(value, dict):
+            raise Misunderstood(f"`{name}` of the request is no JSON object")
+        return value
+
+    def _argument(self, name: str) -> Any:
+        if self.arguments.get(name) is None:
+            raise Misunderstood(f"the request has no `{name}`")
+        return self.arguments[name]
+
+
+_MOST = 2**63 - 1
+
+
+def _number(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
+        raise Misunderstood(f"`{name}` of the request is no whole number")
+    return value
+
+
+def _is_utf8(text: str) -> bool:
+    """Half of a surrogate pair can be written in JSON, and nowhere else."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def requests(state: State, follower: str) -> list[Request]:
     """What is asked of a follower and not yet answered, oldest first."""
     facts = sorted(state.under(f"request/{follower}").items(), key=lambda item: item[1].offset)
-    return [
-        Request(follower, verb, str(fact.value["id"]), {k: v for k, v in fact.value.items() if k != "id"})
-        for verb, fact in facts
-    ]
+    found = (_request(follower, name, fact.value) for name, fact in facts)
+    return [request for request in found if request is not None]
+
+
+def _request(follower: str, name: str, value: Mapping[str, Any]) -> Request | None:
+    """None for what is asked of another: of `view order/1`, where those of `view order` are looked for."""
+    verb, _, id_ = name.partition("/")
+    if verb.isdecimal():
+        return None
+    if not id_:
+        id_ = str(value.get("id") or "")
+    return Request(follower, verb, id_, {k: v for k, v in value.items() if k != "id"}, name)
 
 
 def ask(control: Control, follower: str, verb: str, **arguments: object) -> Request:
     """Leave a request. The same one as is waiting already is not asked again: its answer serves both."""
+    arguments = json.loads(json.dumps(arguments))  # as it will be read
     for waiting in requests(control.read(), follower):
         if waiting.verb == verb and dict(waiting.arguments) == arguments:
             return waiting
-    request = Request(follower, verb, uuid.uuid4().hex, arguments)
-    control.write({f"request/{follower}/{verb}": {"id": request.id, **arguments}})
+    id_ = uuid.uuid4().hex
+    request = Request(follower, verb, id_, arguments, f"{verb}/{id_}")
+    control.write({request.key: {"id": request.id, **arguments}})
     return request
 
 
 def answered(state: State, request: Request) -> dict[str, Any] | None:
     """The answer to a request, once there is one."""
-    answer = state.get(f"answer/{request.follower}/{request.verb}")
-    return answer if answer is not None and answer["id"] == request.id else None
+    answer = state.get(f"answer/{request.follower}/{request.name}")
+    return answer if answer is not None and answer.get("id") == request.id else None
+
+
+def refuse_all(state: State, follower: str, why: str) -> dict[str, dict[str, object] | None]:
+    """The facts that answer everything that is asked of a follower."""
+    facts: dict[str, dict[str, object] | None] = {}
+    for request in requests(state, follower):
+        facts |= request.answer(why)
+    return facts
+
+
+def old_answers(state: State, follower: str) -> dict[str, dict[str, object] | None]:
+    """The facts to forget: answers that whoever asked has had time to read."""
+    answers = state.under(f"answer/{follower}").items()
+    return {f"answer/{follower}/{name}": None for name, fact in answers if state.now > fact.time + ANSWER_SECONDS}
 
 
 def is_running(state: State, follower: str, now: float) -> bool:

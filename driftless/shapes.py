@@ -205,6 +205,9 @@ _KINDS: dict[str, dict[str, Check]] = {
         "trouble?": _text,
         "trouble_since?": _or_none(_time),
         "still_seconds?": _or_none(_time),
+        "held_back?": _text,
+        "stuck?": _text,
+        "token?": _count,
     },
     "build": {
         "state": _text,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from driftless.control import Control, State
 from driftless.errors import SourceError
@@ -56,7 +56,7 @@ class Positions:
         while late(self._reader.state) and (left := deadline - time.monotonic()) > 0:
             self._reader.follow(lambda state: not late(state), min(left, look_at))
             look_at = LOOK_AGAIN_SECONDS
-            if self._look(late(self._reader.state)):
+            if self._look(late(self._reader.state), lsn):
                 if all(why.startswith(NOBODY) for why in self.hopeless.values()) and time.monotonic() < begun + start:
                     if not told:
                         report(f"{', '.join(self.hopeless)}: {NOBODY}; waiting up to {start:g} s for a run to start")
@@ -65,7 +65,7 @@ class Positions:
                 break
         return late(self._reader.state)
 
-    def _look(self, late: Sequence[str]) -> bool:
+    def _look(self, late: Sequence[str], lsn: int) -> bool:
         """Whether one of these will not get there by itself, after all that has been told by now is known."""
         if not late:
             return False
@@ -74,7 +74,7 @@ class Positions:
         while self._reader.state.now < now and time.monotonic() < deadline:
             self._reader.poll(0.2)
         state = self._reader.state
-        self.hopeless = {name: why for name in late if (why := _why_never(state, name, now))}
+        self.hopeless = {name: why for name in late if (why := _why_never(state, name, now) or stuck(state, name, lsn))}
         return bool(self.hopeless)
 
     def close(self) -> None:
@@ -103,10 +103,26 @@ def _why_never(state: State, follower: str, now: float) -> str:
     return ""
 
 
+def stuck(state: State, follower: str, lsn: int) -> str:
+    """Why readers of a follower are not shown a position before somebody does something; empty where that is not known.
+
+    What an earlier run has told is not taken for what holds now. The generation that is held back must have applied
+    the position itself: what was committed before it may be what lets it go.
+    """
+    lease = state.get(f"lease/{follower}") or {}
+    facts = {int(n): fact.value for n, fact in state.under(f"follower/{follower}").items()}
+    current = [fact for fact in facts.values() if lease.get("held") and fact.get("token") == lease.get("token")]
+    said = next((str(fact["stuck"]) for fact in current if fact.get("stuck")), "")
+    newest = facts[max(facts)] if facts else {}
+    return said if newest.get("state") == "failed" or _applied(newest) >= lsn else ""
+
+
+def _applied(fact: Mapping[str, object]) -> int:
+    said = fact.get("applied_lsn")
+    return -1 if said is None else parse_lsn(str(said))
+
+
 def _has(state: State, follower: str, lsn: int) -> bool:
     """Whether the generation that readers see has applied the position."""
     facts = [fact.value for fact in state.under(f"follower/{follower}").values()]
-    return any(
-        fact["live"] and fact["applied_lsn"] is not None and parse_lsn(str(fact["applied_lsn"])) >= lsn
-        for fact in facts
-    )
+    return any(fact["live"] and _applied(fact) >= lsn for fact in facts)

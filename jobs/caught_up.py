@@ -18,7 +18,7 @@ def reached(progress: Standing, all_: Sequence[Standing], state: State, lsn: int
 
     `all_`: of what this process runs. `lsn`: a position of the source that must have been applied, too.
     """
-    if progress.error is not None or progress.state == "paused":
+    if progress.error is not None or progress.state == "paused" or getattr(progress, "stuck", False):
         return True
     if progress.lag == 0 and failed_view(progress, all_, state) is not None:
         return True

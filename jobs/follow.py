@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 
 import pyarrow as pa
@@ -26,8 +27,9 @@ from jobs.hanging import Hanging
 from jobs.held import Quarantine
 from jobs.leased import name_jobs, shown
 from jobs.saving import Saving
+from jobs.seen import Seen
 from jobs.spark import submitted
-from jobs.standing import Checkpoint, Job, Progress, lasting, told
+from jobs.standing import Checkpoint, Holding, Job, Progress, lasting, told
 from jobs.threads import Bell, Ringing
 
 _log = logging.getLogger(__name__)
@@ -67,9 +69,10 @@ class Follow:
         pending: Pending,
         token: int,
         quarantine: Quarantine,
+        seen: Seen,
     ) -> None:
         self.job = job
-        self.progress = Progress(job.follower, job.view, job.generation)
+        self.progress = Progress(job.follower, job.view, job.generation, seen=seen, token=token)
         self.quarantine = quarantine
         self.bell = Bell()
         """Rings where there may be something to do."""
@@ -80,7 +83,7 @@ class Follow:
         """While it is set, no further position is claimed: what readers see may not be all of this generation."""
         self.overtaken = False
         """A newer epoch of its log has begun: it claims nothing more, since it does not hold what that one says."""
-        self.heir = True
+        self.heir = False
         """Where readers see none, as in a store that was emptied, they are to see this one."""
         self.beside: Progress | None = None
         """The generation that readers are being switched to: no position is claimed that it has not claimed."""
@@ -99,6 +102,7 @@ class Follow:
         self._filling = Filling()
         self._pending = pending
         pending.ring = self.bell.set
+        self._seen = seen
         self._token = token
         self._sink: Sink = job.spec.open()
         self._saving = Saving(self._sink, self.progress)
@@ -182,25 +186,25 @@ class Follow:
             raise Fenced(f"another runner took over the follower `{self.job.follower}`")
         self._saving.found(text)
         self._unvouched = found.unvouched if found else bool(self._sink.count(self.job.generation))
-        progress.floor = dict(log.floor)
-        progress.positions, progress.marker, progress.built = dict(log.floor), None, False
+        holding = Holding(dict(log.floor), dict(log.floor), quarantined=len(self.quarantine), known=True)
         if found is not None and found.topic_id == log.topic_id:
-            progress.positions = {p: max(found.positions.get(p, 0), floor) for p, floor in log.floor.items()}
             self._history = found.history
-            progress.marker = None if self._bygone else found.marker
-            self._at_head, progress.built = found.at_head, found.built
+            positions = {p: max(found.positions.get(p, 0), floor) for p, floor in log.floor.items()}
+            marker = None if self._bygone else found.marker
+            holding = replace(holding, positions=positions, marker=marker, built=found.built)
+            self._at_head = found.at_head
             self._ground.leaders = {(log.topic, p): leader for p, leader in found.leaders.items()}
         else:
             self._at_head = time.time()
         begin = self._kafka.beginnings(log.topic, log.partitions)
-        lost = [p for p, first in begin.items() if first > progress.positions[p]]
+        lost = [p for p, first in begin.items() if first > holding.positions[p]]
         if lost:
             raise SourceError(
                 f"{log.topic}: records that this follower has not read are gone from partition {lost[0]}",
                 hint="is cleanup.policy=compact? `driftless check` compares the topic with what is needed",
             )
-        progress.live = self._sink.promoted() == self.job.generation
-        progress.quarantined = len(self.quarantine)
+        self._seen.ask(self._sink)
+        progress.put(**vars(holding))  # last, and whole: another thread decides by it whether to promote
         progress.state = self._state()
         progress.changed.set()
 
@@ -236,7 +240,7 @@ class Follow:
             outcome = self._apply(progress.positions, to)
             progress.written += outcome.applied.written
             progress.stale += outcome.applied.stale
-            progress.positions = outcome.end
+            progress.put(positions=outcome.end, quarantined=len(self.quarantine))
             progress.changed.set()
         else:
             if to == progress.positions:
@@ -276,7 +280,6 @@ class Follow:
             factor = SLICE_SECONDS / max(time.monotonic() - begun, 0.1)
             self._slice = int(min(max(self._slice * min(factor, 2), self._least), MOST_OFFSETS))
         self.quarantine.note(outcome)
-        self.progress.quarantined = len(self.quarantine)
         return outcome
 
     def _step_again(self) -> None:
@@ -289,6 +292,7 @@ class Follow:
             outcome = self._apply(again.at, to, again.only)
             again.total += outcome.applied
             again.at = outcome.end
+            self.progress.put(quarantined=len(self.quarantine))
         again.done = all(again.at[p] >= end for p, end in again.to.items())
         self.progress.changed.set()
 
@@ -334,22 +338,23 @@ class Follow:
         """Raise the applied position to the newest frontier that has been passed."""
         if self.silent.is_set() or self.overtaken:
             return
-        beside = self.beside  # read once: a promotion that ends takes it away
-        most = inf if beside is None else beside.lsn
-        marker = self._pending.reached(self.progress.positions, most)
-        if marker is None:
-            return
         progress = self.progress
-        progress.marker = marker
-        if not progress.built:
+        with self._seen.claims:  # a promotion that begins must not miss a claim that is under way
+            beside = self.beside
+            marker = self._pending.reached(progress.positions, inf if beside is None else beside.lsn)
+            if marker is not None:
+                progress.put(marker=marker)
+        if marker is not None and not progress.built:
             self._check_built()
-            progress.built, self._unvouched = True, False
-            if not progress.live and self.heir and self._sink.promoted() is None:
-                self._sink.promote(self.job.generation)
-                progress.live = True
+            self._unvouched = False
+            progress.put(built=True)
             progress.state = self._state()
             self._saving.hurry()  # whoever sees that it is live wants to know of how many documents
-        progress.changed.set()
+        first = progress.built and self.heir and self._seen.number is None
+        if first:
+            self._seen.switch(self._sink, self.job.generation, only_first=True)
+        if first or marker is not None:
+            progress.changed.set()
 
     def _check_built(self) -> None:
         """Count what the log has against what the store has, before readers are sent there; and where a store holds
@@ -387,14 +392,7 @@ class Follow:
             _log.warning("%s: the store lost what it had acknowledged; following again", self.job.follower)
 
     def _checkpoint(self) -> Checkpoint:
-        return Checkpoint(
-            self._token,
-            self.job.log.topic_id,
-            self.progress.positions,
-            self.progress.marker,
-            self._at_head,
-            self.progress.built,
-            self._history,
-            {p: leader for (_, p), leader in self._ground.leaders.items()},
-            self._unvouched,
-        )
+        held, topic_id = self.progress.holding, self.job.log.topic_id
+        leaders = {p: leader for (_, p), leader in self._ground.leaders.items()}
+        begun = self._token, topic_id, held.positions, held.marker, self._at_head, held.built
+        return Checkpoint(*begun, self._history, leaders, self._unvouched)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from driftless.config import milliseconds
 from driftless.control import Fact, State
-from driftless.errors import LogReplaced, SinkError, SinkUnavailable, SourceError, SyncError
+from driftless.errors import Fenced, LogReplaced, SinkError, SinkUnavailable, SourceError, SyncError
 from driftless.generation import Generation, end_keys, generations, overtaken, registered
 from driftless.request import requests
 from jobs.anew import begun_anew
@@ -21,22 +21,27 @@ from jobs.held import Quarantine
 from jobs.job import make_job
 from jobs.keeper import Facts, Keeper
 from jobs.leased import Leased, Shared
-from jobs.standing import Progress
-from jobs.threads import unforeseen
+from jobs.promotion import Promotion
+from jobs.seen import Seen
+from jobs.standing import Progress, told
 from jobs.views.standing import frontier_of
 
 _log = logging.getLogger(__name__)
+DROP_AGAIN_SECONDS = 5.0
+"""How long to wait before a store that was away is asked again to drop a generation."""
+REFUSED_SECONDS = 30.0
+"""How long to wait where it has refused that."""
 
 
 @dataclass
 class _Running:
-    """`refused`: why its last promotion did not come about. `told`: the newest position that its view has told of."""
+    """`promotion`: the last one to it, in this process. `told`: the newest position that its view has told of."""
 
     generation: Generation
     worker: Follow
     pending: Pending
     thread: threading.Thread
-    refused: SyncError | None = None
+    promotion: Promotion | None = None
     told: int = 0
 
     @property
@@ -56,9 +61,15 @@ class Follower(Leased[_Running]):
         self._added = added
         self._facts: dict[str, Fact] = {}
         self._known: dict[int, Generation] = {}
-        self._promotion: threading.Thread | None = None
+        self._seen = Seen()
+        self._promotion: Promotion | None = None
         self._interrupted: set[int] = set()
-        """Generations whose switch was interrupted before this process began, and has not been done again."""
+        """Generations whose switch was interrupted before this process began, until the store has been asked."""
+        self._leaving: dict[int, tuple[Follow, float]] = {}
+        """Generations that are followed no more and are to be dropped, and when that is tried again."""
+        self._unstarted: dict[int, str] = {}
+        self._refused: dict[int, float] = {}
+        """Generations that the store has refused to drop, and when it is asked again."""
         self._answers = Answers(self)
 
     @property
@@ -88,20 +99,30 @@ class Follower(Leased[_Running]):
     def generation(self, number: int) -> Generation:
         return self._running[number].generation
 
-    def refused(self, number: int) -> SyncError | None:
-        """Why the last promotion of a generation did not come about."""
-        return self._running[number].refused
+    def try_on(self, generation: Generation, state: State) -> None:
+        """Raise where it could not be followed."""
+        make_job(self._shared.config, self.name, generation, state, self._shared.kafka)
 
     @property
     def promoting(self) -> bool:
-        return self._promotion is not None and self._promotion.is_alive()
+        return self._promotion is not None and self._promotion.alive
 
-    def following(self, number: int | None) -> Follow:
-        """The generation of that number, or the one that readers see."""
-        for n, r in self._running.items():
-            if n == number or (number is None and r.progress.live):
-                return r.worker
+    def follows(self, worker: Follow) -> bool:
+        """Whether that generation is followed still."""
+        return any(r.worker is worker for r in self._running.values())
+
+    def following(self, number: int | None) -> Follow | None:
+        """The generation of that number, or the one that readers see. None while the store has not been asked."""
+        wanted = self._seen.number if number is None else number
+        if wanted in self._running:
+            worker = self._running[wanted].worker
+            asked = worker.progress.holding.known or worker.progress.error is not None
+            return worker if asked else None
+        if number is None and any(not (r.progress.holding.known or r.progress.error) for r in self._running.values()):
+            return None
         what = "no generation that readers see" if number is None else f"no generation {number}"
+        if number is not None and number < max(self._known, default=0):
+            what += f" any more: the newest is generation {max(self._known)}"
         raise SinkError(f"{self.name} has {what}", hint="`driftless status` lists them")
 
     # -- one turn -----------------------------------------------------------------------------------------------
@@ -122,27 +143,39 @@ class Follower(Leased[_Running]):
             self._facts, self._known = facts_now, generations(state, self.name)
         known = {n: g for n, g in self._known.items() if registered(g, state)}
         paused = state.get(f"paused/{self.name}") is not None
-        for n in known.keys() - self._running.keys():
-            self._start(known[n], state)
+        for n in known.keys() - self._running.keys() - self._leaving.keys():
+            self._try_to_start(known[n], state)
         for n in self._running.keys() - known.keys():
             self._end(n)
         for n, r in self._running.items():
             r.generation = known[n]
-            r.worker.heir = len(known) == 1 or (known[n].promoted_at is not None and known[n].retired_at is None)
+            r.worker.heir = _is_heir(n, known)
             if paused != r.worker.hold.is_set():
                 (r.worker.hold.set if paused else r.worker.hold.clear)()
         self._hear_of_views(state)
+        self._let_speak()
         facts = self._follow_the_store(state.now)
         if not paused:
             facts |= self._follow_the_epoch(state)
-        for request in requests(state, self.name):
-            facts |= self._answers.answer(request, state)
-            if self.removed:
-                return facts
+        facts |= self._answers.answer(requests(state, self.name), state, facts)
+        if self.removed:
+            return facts
         if not paused:
             self._promote_what_is_built()
             facts |= self._drop_what_is_old(state)
+        self._tell_what_is_stuck(paused=paused)
         return facts
+
+    def _try_to_start(self, generation: Generation, state: State) -> None:
+        """One that cannot be followed as sync.yaml was when this run began holds up nothing else."""
+        try:
+            self._start(generation, state)
+        except Fenced:
+            raise
+        except SyncError as exc:
+            if self._unstarted.get(generation.number) != str(exc):
+                self._unstarted[generation.number] = str(exc)
+                _log.error("%s: generation %d cannot be followed: %s", self.name, generation.number, told(exc))
 
     def _start(self, generation: Generation, state: State) -> None:
         shared = self._shared
@@ -150,8 +183,9 @@ class Follower(Leased[_Running]):
         pending = Pending(job.log.topic, job.log.partitions) if generation.build else shared.frontiers.follow(job.log)
         quarantine = Quarantine(shared.quarantine, self.name, generation.number)
         follow = Follow(
-            job, shared.kafka, shared.spark, shared.head, shared.ends, pending, self.lease.token, quarantine
+            job, shared.kafka, shared.spark, shared.head, shared.ends, pending, self.lease.token, quarantine, self._seen
         )
+        follow.heir = _is_heir(generation.number, generations(state, self.name))
         follow.sure = self.lease.sure
         if state.get(f"paused/{self.name}") is not None:
             follow.hold.set()
@@ -171,9 +205,15 @@ class Follower(Leased[_Running]):
         if not r.generation.build:
             self._shared.frontiers.leave(r.pending)
         self._interrupted.discard(number)
-        if not self._interrupted and not self.promoting:
-            for other in self._running.values():
-                other.worker.silent.clear()
+        self._let_speak()
+
+    def _let_speak(self) -> None:
+        """A switch that was interrupted is over when the store has been asked: that finishes it."""
+        if any(r.progress.holding.known for r in self._running.values()):
+            self._interrupted.clear()
+        if not self._interrupted:
+            for r in self._running.values():
+                r.worker.silent.clear()
 
     def _hear_of_views(self, state: State) -> None:
         """Hand on how far the builds of a view are that this follower reads."""
@@ -213,119 +253,143 @@ class Follower(Leased[_Running]):
         return facts
 
     def _promote_what_is_built(self) -> None:
-        """Switch to the newest generation that is built, where it was begun to be promoted by itself."""
-        if self.promoting or not self._running:
+        """Switch to the newest generation that was begun to be promoted by itself, once it is built."""
+        number = max((n for n, r in self._running.items() if r.generation.by_itself), default=None)
+        if number is None or self.promoting:
             return
-        r = self._running[max(self._running)]
-        if r.refused is not None:
+        r, holding = self._running[number], self._running[number].progress.holding  # one moment of it
+        if r.progress.live and r.progress.held_back:
+            r.progress.held_back = ""
+            r.progress.changed.set()
+        if r.worker.heir and self._seen.number is None:
+            return  # it shows itself, with what it has
+        refused = r.promotion is not None and r.promotion.error is not None
+        if refused or not holding.built or r.generation.promoted_at is not None or r.progress.live:
             return
-        generation, progress = r.generation, r.progress
-        if not generation.by_itself or generation.promoted_at is not None or progress.live or not progress.built:
+        if r.progress.error is not None or self._is_passed_over(number):
             return
-        if progress.quarantined:
-            progress.held_back = (
-                f"generation {generation.number} is built but not promoted: {progress.quarantined:,} documents are "
-                "quarantined; see `driftless quarantine list`, then `driftless promote --force`"
+        if holding.quarantined:
+            said = (
+                f"generation {number} is built but not promoted: {holding.quarantined:,} documents are quarantined; "
+                f"see `driftless quarantine list {self.name}`, then `driftless promote {self.name} "
+                f"--generation {number} --force`"
             )
+            if r.progress.held_back != said:
+                r.progress.held_back = said
+                r.progress.changed.set()
             return
-        self.promote(generation.number)
+        self.promote(number)
 
-    def promote(self, number: int) -> None:
-        """Switch readers over, beside the following. Repeated from the start by the next runner if it is killed.
-
-        What readers see now claims no position meanwhile that the other has not claimed, and the switch begins when
-        that one has come as far: who has waited for a position never reads an older state afterwards.
-        """
+    def promote(self, number: int) -> Promotion:
+        """Begin to switch readers over. Raises Fenced before anything is switched."""
         self.sure()
         r = self._running[number]
-        others = [other for n, other in self._running.items() if n != number]
-        r.worker.silent.clear()
-        for other in others:
-            other.worker.beside = r.progress
-
-        def work() -> None:
-            sink = r.worker.job.spec.open()
-            try:
-                while not _as_far(r.progress, others):
-                    if self._stopping or r.worker.stop.is_set():
-                        return
-                    if r.progress.error is not None:
-                        raise r.progress.error  # noqa: TRY301 - told as what refuses the promotion
-                    time.sleep(0.05)
-                while True:
-                    try:
-                        sink.promote(r.generation.number)
-                        break
-                    except SinkUnavailable as exc:
-                        r.progress.switching = str(exc)
-                        r.progress.changed.set()
-                        if self._stopping:
-                            return
-                        time.sleep(1.0)
-                for n, each in list(self._running.items()):
-                    each.progress.live = n == r.generation.number
-                    each.progress.held_back = ""
-                    each.progress.changed.set()
-            except SyncError as exc:
-                r.refused = exc
-                r.progress.held_back = str(exc)
-            except Exception as exc:  # noqa: BLE001 - whoever asked for it is answered
-                r.refused = unforeseen(f"promote {self.name}", exc)
-                r.progress.held_back = str(r.refused)
-                _log.error("%s", r.refused, exc_info=exc)
-            finally:
-                sink.close()
-                r.progress.switching = ""
-                for other in others:
-                    other.worker.beside = None
-                    other.worker.silent.clear()
-                r.progress.promoting = False
-                r.progress.changed.set()
-
-        r.refused = None
-        r.progress.promoting = True
-        r.progress.changed.set()
-        self._promotion = threading.Thread(target=work, name=f"promote {self.name}", daemon=True)
+        others = [other.worker for n, other in self._running.items() if n != number]
+        self._promotion = r.promotion = Promotion(r.worker, others, self._seen, lambda: self._stopping)
         self._promotion.start()
+        return self._promotion
+
+    def _tell_what_is_stuck(self, *, paused: bool) -> None:
+        """Say of the generation that readers see why it is not followed by another, where it claims nothing more."""
+        for n, r in self._running.items():
+            newest = self._running.get(max(self._known, default=n), r).progress
+            said = ""
+            if r.progress.live and r.worker.overtaken and newest is not r.progress and not paused:
+                said = told(newest.error) if newest.error is not None else newest.held_back
+            if said:
+                said = f"readers see generation {n}, from before its log began anew, and no later position: {said}"
+            if said != r.progress.stuck:
+                r.progress.stuck = said
+                r.progress.changed.set()
 
     def _drop_what_is_old(self, state: State) -> Facts:
         """Drop what readers have left for longer than it is kept, or what cannot be kept up any more since its topic is
         another one; what is of an older epoch; and what was passed over before it was finished.
+
+        Never what readers see, or may be about to: while they are being switched nothing is dropped, nor where none is
+        known that they see.
         """
-        keep = milliseconds(self._shared.config.followers[self.name].keep) / 1000
         facts: Facts = {}
+        if self.promoting or self._interrupted:
+            return facts
+        now, asked_for = time.monotonic(), self._answers.promotions(requests(state, self.name))
+        for n, (worker, again_at) in list(self._leaving.items()):
+            if n not in self._known:
+                del self._leaving[n]
+            elif now >= again_at:
+                facts |= self._drop(n, worker)
         for n, r in list(self._running.items()):
-            retired = r.generation.retired_at
-            passed_over = r.generation.promoted_at is None and n < max(self._running)
-            # Nobody could go back to what an older epoch left: it would show rows that are gone.
-            over = (
-                overtaken(r.generation, state)
-                or isinstance(r.progress.error, LogReplaced)
-                or (retired is not None and state.now > retired + keep)
-            )
-            if r.progress.live or not (passed_over or (over and self._another_live(n))):
+            unasked = not r.progress.holding.known and r.progress.error is None
+            if unasked or r.progress.live or not self._another_live(n) or n in asked_for:
                 continue
-            self.drop(n)
-            facts |= dict.fromkeys(end_keys(self.name, n))
+            if (self._is_passed_over(n) or self._is_over(n, state)) and now >= self._refused.get(n, now):
+                self._end(n)
+                facts |= self._drop(n, r.worker)
         return facts
 
-    def _another_live(self, number: int) -> bool:
-        return any(r.progress.live for n, r in self._running.items() if n != number)
+    def _is_passed_over(self, number: int) -> bool:
+        """Whether it was never promoted, and a newer one is to take the place that it was begun for, or has it."""
+        generation = self._running[number].generation
+        newer = [r.generation for n, r in self._running.items() if n > number]
+        return generation.promoted_at is None and any(
+            g.promoted_at is not None or g.by_itself or not generation.by_itself for g in newer
+        )
 
-    def drop(self, number: int) -> None:
-        """Stop following a generation and remove it from its store. Raises Fenced before anything is removed."""
-        self.sure()
-        follow = self._running[number].worker
-        self._end(number)
-        sink = follow.job.spec.open()
+    def _is_over(self, number: int, state: State) -> bool:
+        """Whether nobody can, or need, go back to it."""
+        r = self._running[number]
+        keep = milliseconds(self._shared.config.followers[self.name].keep) / 1000
+        retired = r.generation.retired_at
+        # What an older epoch left would show rows that are gone.
+        kept_for_long = retired is not None and state.now > retired + keep
+        return overtaken(r.generation, state) or isinstance(r.progress.error, LogReplaced) or kept_for_long
+
+    def _another_live(self, number: int) -> bool:
+        return self._seen.number not in (None, number) and self._seen.number in self._running
+
+    def _drop(self, number: int, worker: Follow) -> Facts:
+        """Drop a generation that is followed no more, now or later; the facts to forget once it is gone."""
         try:
-            sink.drop(number)
+            self._empty(worker, also_live=False)
+        except SinkUnavailable as exc:
+            _log.info("%s: generation %d is dropped later: %s", self.name, number, exc)
+            self._leaving[number] = (worker, time.monotonic() + DROP_AGAIN_SECONDS)
+            return {}
+        except SinkError as exc:
+            _log.warning("%s: %s", self.name, exc)
+            self._leaving.pop(number, None)
+            self._refused[number] = time.monotonic() + REFUSED_SECONDS
+            return {}
+        self._leaving.pop(number, None)
+        return dict.fromkeys(end_keys(self.name, number))
+
+    def _empty(self, worker: Follow, *, also_live: bool) -> None:
+        """Remove a generation from its store. Raises Fenced before anything is removed."""
+        self.sure()
+        sink = worker.job.spec.open()
+        try:
+            sink.drop(worker.job.generation, also_live=also_live)
         finally:
             sink.close()
-        follow.quarantine.load()
-        follow.quarantine.discard(None)
+        worker.quarantine.load()
+        worker.quarantine.discard(None)
+
+    def remove(self, *, drop: bool) -> Facts:
+        """End everything, and remove all documents from the store where that is wanted."""
+        self.sure()
+        facts: Facts = {f"paused/{self.name}": None}
+        workers = [worker for worker, _ in self._leaving.values()]
+        for number, r in list(self._running.items()):
+            self._end(number)
+            workers.append(r.worker)
+        for worker in workers if drop else ():
+            self._empty(worker, also_live=True)
+        facts |= dict.fromkeys(key for number in self._known for key in end_keys(self.name, number))
+        self.removed = True
+        return facts
 
 
-def _as_far(progress: Progress, others: list[_Running]) -> bool:
-    """Whether it has reached every position that readers were told of."""
-    return progress.lsn >= max((other.progress.lsn for other in others if other.progress.live), default=0)
+def _is_heir(number: int, known: Mapping[int, Generation]) -> bool:
+    """Whether readers are to see it where they see none: the only one, or the one that they saw last."""
+    generation = known[number]
+    return len(known) == 1 or (generation.promoted_at is not None and generation.retired_at is None)

@@ -12,7 +12,7 @@ from pathlib import Path
 from driftless import names
 from driftless.config import Config
 from driftless.control import Control, State, history
-from driftless.errors import SourceError, SyncError
+from driftless.errors import SinkError, SourceError, SyncError
 from driftless.generation import define, newest
 from driftless.kafka import Kafka
 from driftless.lease import Lease
@@ -150,6 +150,9 @@ class Runner:
             errors.append(self._halted)
         if errors and not self._done:
             raise errors[0]
+        stuck = [f"{p.follower}: {p.stuck}" for p in standing if isinstance(p, Progress) and p.stuck]
+        if until_caught_up and stuck:
+            raise SinkError("; ".join(stuck))
         late = [p.follower for p in standing if p.lag > 0]
         if until_caught_up and late:
             raise SourceError(
@@ -173,7 +176,7 @@ class Runner:
             if history(state) != begun:
                 self._halted = SourceError("all tables are read anew", hint="start the run again")
                 for progress in (p for p in self.progress if isinstance(p, Progress)):
-                    progress.marker = None  # changes are missing before it
+                    progress.put(marker=None)  # changes are missing before it
             frontiers.heed(state)
             if self._halted is not None:
                 for f in followers:

@@ -14,7 +14,8 @@ class Follower:
     def __init__(self) -> None:
         self.now = 100.0
         self.pending = Pending("orders", 2)
-        self.progress = Progress("search", "order", 1, positions={0: 1000, 1: 0}, ends={0: 1000, 1: 0})
+        self.progress = Progress("search", "order", 1, ends={0: 1000, 1: 0})
+        self.progress.put(positions={0: 1000, 1: 0})
         self._filling = Filling(lambda: self.now)
 
     def gathers(self, after: float, **grown: int) -> bool:
@@ -40,12 +41,12 @@ def test_what_is_new_is_left_until_the_log_stands_still(follower: Follower) -> N
 def test_enough_is_taken_though_the_log_grows(follower: Follower) -> None:
     assert follower.gathers(0, by=ENOUGH - 1)
     assert not follower.gathers(0.1, by=1)
-    follower.progress.positions = dict(follower.progress.ends)
+    follower.progress.put(positions=dict(follower.progress.ends))
     assert follower.gathers(0.1, by=5000)
 
 
 def test_who_is_read_takes_everything_at_once(follower: Follower) -> None:
-    follower.progress.built = True
+    follower.progress.put(built=True)
     assert not follower.gathers(0, by=5000)
 
 

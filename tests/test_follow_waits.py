@@ -20,6 +20,7 @@ from jobs import follow as follows
 from jobs.ends import Ends
 from jobs.follow import Follow
 from jobs.frontier import Frontier, Pending
+from jobs.seen import Seen
 from jobs.standing import Job
 from tests.machine import until
 
@@ -111,7 +112,8 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     source = SimpleNamespace(ready=False)
     job = Job("item", "item", 1, LOG, cast("Any", source), cast("Any", SimpleNamespace(open=Store)), 7e5)
     spark: Any = None
-    follow = Follow(job, cast("Any", brokers), spark, cast("Any", None), ends, pending, 1, cast("Any", NoQuarantine()))
+    held: Any = NoQuarantine()
+    follow = Follow(job, cast("Any", brokers), spark, cast("Any", None), ends, pending, 1, held, Seen())
     found = Running(follow, brokers, pending)
 
     def step(self: Follow, call: Callable[[Follow], None] = Follow._step) -> None:

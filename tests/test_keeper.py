@@ -207,8 +207,7 @@ def test_a_turn_that_hangs_holds_up_neither_its_lease_nor_any_other(run: Run) ->
     slow, hangs = run.add("slow", run.hang)
     sibling, _ = run.add("sibling", answer)
     until("a turn to hang", lambda: hangs.taken)
-    hangs.worker.progress.floor = {0: 0}
-    hangs.worker.progress.positions = {0: 7}
+    hangs.worker.progress.put(floor={0: 0}, positions={0: 7})
     hangs.worker.progress.changed.set()
     renewed(slow)
     renewed(sibling)
@@ -262,7 +261,7 @@ def test_a_lease_that_cannot_be_confirmed_is_sure_for_nothing(run: Run) -> None:
 def test_a_write_that_fails_is_told_of_again(run: Run) -> None:
     lease, item = run.add("item")
     lease.meet.append(SourceUnavailable("Kafka cannot be reached"))
-    item.worker.progress.quarantined = 3
+    item.worker.progress.put(quarantined=3)
     item.worker.progress.changed.set()
     until("it to be told", lambda: lease.last().get("quarantined") == 3)
 

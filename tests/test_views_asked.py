@@ -29,7 +29,7 @@ def spoil(shop: Shop, number: int) -> None:
 
 
 def request(verb: str, **arguments: object) -> Request:
-    return Request("view order", verb, f"{verb}-1", {"build": 1, **arguments})
+    return Request("view order", verb, f"{verb}-1", {"build": 1, **arguments}, f"{verb}/{verb}-1")
 
 
 class Kept(QuarantineLog):
@@ -66,8 +66,8 @@ def done(asked: Asked, what: Request, shop: Shop) -> dict[str, object]:
     for _ in range(20):
         facts = asked.answer(what)
         if facts:
-            assert facts[f"request/view order/{what.verb}"] is None
-            answer = facts[f"answer/view order/{what.verb}"]
+            assert facts[f"request/view order/{what.verb}/{what.id}"] is None
+            answer = facts[f"answer/view order/{what.verb}/{what.id}"]
             assert answer is not None
             return answer
         asked.work(shop.store, nothing(), clean=True)
@@ -136,7 +136,7 @@ def test_what_is_filled_anew_is_not_opened_again(shop: Shop) -> None:
     assert asked.answer(what) == {}
     with pytest.raises(RowsLost, match="verify found"):
         asked.work(shop.store, nothing(), clean=False)
-    assert asked.answer(what)["answer/view order/fill"] is not None
+    assert asked.answer(what)["answer/view order/fill/fill-1"] is not None
     shop.store.close()
     with pytest.raises(RowsLost, match="differs from its log"):
         SqliteRows(shop.path, shop.view)
@@ -186,11 +186,11 @@ def test_quarantined_documents_are_tried_again_or_let_go(shop: Shop) -> None:
     asked.answer(retry)
     assert step(clean=True)
     step(clean=True)
-    answer = asked.answer(retry)["answer/view order/retry"]
+    answer = asked.answer(retry)["answer/view order/retry/retry-1"]
     assert answer is not None
     assert (answer["written"], answer["left"], held.keys()) == (1, 1, ["2"])
     asked.answer(discard)
     step(clean=True)
-    answer = asked.answer(discard)["answer/view order/discard"]
+    answer = asked.answer(discard)["answer/view order/discard/discard-1"]
     assert answer is not None
     assert (answer["discarded"], len(held), log.entries) == (1, 0, {})

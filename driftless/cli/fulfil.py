@@ -14,7 +14,7 @@ from driftless.control import LEASE_SECONDS, Control, State
 from driftless.errors import ConfigError, Fenced, SinkError, SourceError
 from driftless.generation import generations, label
 from driftless.progress import show
-from driftless.request import ControlReader, answered, ask, is_running
+from driftless.request import ControlReader, Request, answered, ask, is_running
 
 
 def opened(file: Path, follower: str) -> tuple[Config, Control, State]:
@@ -42,10 +42,15 @@ def fulfil(
     `shard`: of a view, where `follower` is the name of its lease.
     """
     request = ask(control, follower, verb, **arguments)
-    state = have_done(config, control, follower, lambda state: bool(answered(state, request)), shard=shard)
+    state = have_done(config, control, follower, lambda state: bool(answered(state, request)), request, shard=shard)
+    return granted(state, request)
+
+
+def granted(state: State, request: Request) -> dict[str, Any]:
+    """The answer. Raises SinkError with the reason where it is refused."""
     answer = answered(state, request)
     assert answer is not None
-    if answer["error"]:
+    if answer.get("error"):
         raise SinkError(str(answer["error"]))
     return answer
 
@@ -55,19 +60,28 @@ def have_done(
     control: Control,
     follower: str,
     done: Callable[[State], bool],
+    request: Request,
     *,
     shard: tuple[str, int] | None = None,
 ) -> State:
     """The control topic once `done` is true of it. Where nobody runs the follower, run it here until then.
 
-    `shard`: as for `fulfil`.
+    Raises SinkError where it cannot come about any more, since the follower was removed: nobody answers then. `shard`:
+    as for `fulfil`.
     """
     followers, views = ([follower], []) if shard is None else ([], [shard])
+
+    def gone(state: State) -> bool:
+        return shard is None and not state.under(f"generation/{follower}")
+
     try:
         while not done(state := control.read()):
+            if gone(state):
+                control.write({request.key: None})  # or it would be done to the next follower of that name
+                raise SinkError(f"{follower} was removed", hint="`driftless apply` makes it again")
             if is_running(state, follower, control.now()):
                 with _shown(follower) as seen, ControlReader(control) as reader:
-                    reader.follow(lambda state: seen(state) or done(state), LEASE_SECONDS)
+                    reader.follow(lambda state: seen(state) or done(state) or gone(state), LEASE_SECONDS)
                 continue
             say(f"nobody runs {follower}: running it here until this is done")
             try:

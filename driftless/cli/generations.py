@@ -10,13 +10,14 @@ import typer
 
 from driftless.cli import complete
 from driftless.cli.base import NO, SYNC, File, Json, app, out
-from driftless.cli.fulfil import fulfil, have_done, opened
+from driftless.cli.fulfil import fulfil, granted, have_done, opened
 from driftless.config import Config
 from driftless.control import Control, State
 from driftless.errors import ConfigError, SinkError
-from driftless.generation import Generation, begin_facts, define, generations, newest, next_number
+from driftless.generation import Generation, define, generations
 from driftless.kafka import Offsets
 from driftless.registry import TopicLog
+from driftless.request import Request, answered, ask
 from driftless.table import Table
 from driftless.views.build import newest_build
 
@@ -44,13 +45,15 @@ def rebuild(
     Without switching readers: `driftless rebuild product-search --no-promote`
     """
     config, control, state = opened(file, follower)
-    number = _begin(config, control, state, follower, by_itself=not no_promote).number
-    state = have_done(config, control, follower, lambda state: _is_over(state, follower, number))
+    wanted = _wanted(config, state, follower, by_itself=not no_promote)
+    request = ask(control, follower, "rebuild", generation=wanted.to_json())
+    state = have_done(config, control, follower, lambda state: _is_over(state, request), request)
+    number = int(granted(state, request)["generation"])
     found, fact = generations(state, follower).get(number), state.get(f"follower/{follower}/{number}") or {}
     promoted = found is not None and found.promoted_at is not None
-    if found is None or not (promoted or (no_promote and fact.get("built"))):
+    if not (promoted or (no_promote and found is not None and fact.get("built"))):
         raise SinkError(
-            f"generation {number} is not promoted: {fact.get('trouble') or 'it was overtaken by another'}",
+            f"generation {number} is not {'built' if no_promote else 'promoted'}: {_why_not(state, follower, number)}",
             hint="readers see what they saw before",
         )
     if as_json:
@@ -59,25 +62,17 @@ def rebuild(
         out.print(f"{follower}: generation {number} is {'live' if promoted else 'built, and not promoted'}")
 
 
-def _begin(config: Config, control: Control, state: State, follower: str, *, by_itself: bool) -> Generation:
-    """The generation that is being built already, if it is the one that is wanted; else a new one, begun now."""
+def _wanted(config: Config, state: State, follower: str, *, by_itself: bool) -> Generation:
+    """What is asked for. Whoever runs the follower begins it, or finds that it is being built already."""
     table = Table.from_json(_of_table(config, state, follower, "table"))
     if state.get(f"paused/{follower}") is not None:
         raise SinkError(f"{follower} is paused", hint=f"`driftless resume {follower}` first")
     epoch = TopicLog.from_json(_of_table(config, state, follower, "epochs")).newest.number
-    number = next_number(state, follower)
     view = config.followers[follower].view
     build = newest_build(state, view) if config.views[view].joined else None
     if config.views[view].joined and build is None:
         raise ConfigError(f"the view `{view}` has not been applied yet", hint="run `driftless apply` first")
-    wanted = define(config, follower, table, number=number, epoch=epoch, by_itself=by_itself, build=build)
-    begun = newest(state, follower)
-    if begun is not None and begun.is_what(wanted) and begun.by_itself == by_itself:
-        fact = state.get(f"follower/{follower}/{begun.number}") or {}
-        if begun.promoted_at is None and fact.get("state") != "failed" and not fact.get("live"):
-            return begun
-    control.write(begin_facts(follower, wanted))
-    return wanted
+    return define(config, follower, table, epoch=epoch, by_itself=by_itself, build=build)
 
 
 def _of_table(config: Config, state: State, follower: str, kind: str) -> dict[str, object]:
@@ -88,15 +83,29 @@ def _of_table(config: Config, state: State, follower: str, kind: str) -> dict[st
     return fact
 
 
-def _is_over(state: State, follower: str, number: int) -> bool:
-    """Whether a generation is where it was to go, or will not get there by itself."""
+def _is_over(state: State, request: Request) -> bool:
+    """Whether the generation is where it was to go, or will not get there by itself."""
+    answer, follower = answered(state, request), request.follower
+    if answer is None or answer.get("error"):
+        return answer is not None
+    number = int(answer["generation"])
     generation = generations(state, follower).get(number)
-    if generation is None or generation.promoted_at is not None:
+    if generation is None or generation.promoted_at is not None or state.get(f"paused/{follower}") is not None:
         return True
     fact = state.get(f"follower/{follower}/{number}")
     if fact is None:
         return False
     return fact["state"] == "failed" or bool(fact["held_back"]) or (bool(fact["built"]) and not generation.by_itself)
+
+
+def _why_not(state: State, follower: str, number: int) -> str:
+    known = generations(state, follower)
+    if number not in known:
+        return f"it was replaced by generation {max(known)}" if known else f"{follower} was removed"
+    if state.get(f"paused/{follower}") is not None:
+        return f"{follower} was paused; `driftless resume {follower}` lets it go on"
+    fact = state.get(f"follower/{follower}/{number}") or {}
+    return str(fact.get("trouble") or "`driftless status` shows where it stands")
 
 
 @app.command()

@@ -41,11 +41,11 @@ class Asked:
         """The facts that answer a request; none while it is not done. After a crash it is done again."""
         if request.verb not in (AUDIT, DOUBT, FILL, RETRY, DISCARD):
             return request.answer(f"this version of the runner cannot `{request.verb}`")
-        keys = request.arguments.get("keys", () if request.verb == DOUBT else None)
-        task = self._tasks.setdefault(request.id, _Task(request.verb, None if keys is None else list(keys)))
+        keys = request.texts("keys")
+        task = self._tasks.setdefault(request.name, _Task(request.verb, keys or [] if request.verb == DOUBT else keys))
         if not task.done:
             return {}
-        del self._tasks[request.id]
+        del self._tasks[request.name]
         return request.answer("", **(task.result or {"keys": task.wrong[:TOLD], "wrong": len(task.wrong)}))
 
     @property

@@ -11,7 +11,7 @@ from driftless.control import Fact, State, history
 from driftless.errors import SourceError
 from driftless.generation import generations
 from driftless.registry import has_epoch, registered_log
-from driftless.request import Request, requests
+from driftless.request import Misunderstood, Request, old_answers, requests
 from driftless.views.build import Build, builds, progress_key
 from jobs.apply import kafka_options
 from jobs.keeper import Facts, Keeper
@@ -94,17 +94,24 @@ class Viewer(Leased[_Running]):
         facts: Facts = {}
         for request in requests(state, self.name):
             facts |= self._answer(request)
+        if facts:
+            facts |= old_answers(state, self.name)
         if self.shard or not known:
             return facts
         return facts | self._follow_the_epochs(state) | self._drop_what_nobody_reads(known, state)
 
     def _answer(self, request: Request) -> Facts:
-        running = self._running.get(int(request.arguments["build"]))
-        if running is None:
-            return request.answer("there is no such build any more")
-        if running.worker.progress.error is not None:
-            return request.answer(f"it has stopped: {running.worker.progress.error}")
-        return running.worker.asked.answer(request)
+        """Whatever it holds, it is answered, and ends nothing."""
+        try:
+            running = self._running.get(request.number("build"))
+            if running is None:
+                return request.answer("there is no such build any more")
+            if running.worker.progress.error is not None:
+                return request.answer(f"it has stopped: {running.worker.progress.error}")
+            return running.worker.asked.answer(request)
+        except Misunderstood as exc:
+            _log.warning("view %s: a request was not understood: %.200r", self.view, str(exc))
+            return request.answer(f"{exc}; {exc.hint}")
 
     def _start(self, build: Build, state: State) -> None:
         logs, shared = [], self._shared

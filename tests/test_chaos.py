@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.chaos import operators
 from tests.chaos.faults import FAULTS
 from tests.chaos.fight import plan
 from tests.chaos.named import PAGE, named
@@ -10,6 +11,14 @@ from tests.chaos.named import PAGE, named
 def test_a_seed_gives_the_same_plan_and_another_seed_another() -> None:
     assert plan(7, 40, []) == plan(7, 40, [])
     assert plan(7, 40, []) != plan(8, 40, [])
+
+
+def test_two_operators_do_the_same_for_a_seed_and_all_there_is_to_do() -> None:
+    assert operators.plan(7, 25, 8) == operators.plan(7, 25, 8)
+    assert operators.plan(7, 25, 8) != operators.plan(8, 25, 8)
+    planned = operators.plan(7, 100, 8)
+    assert {verb for commands in planned.operators for _, verb, _, _ in commands} == set(operators.VERBS)
+    assert ([len(commands) for commands in planned.operators], len(planned.kills)) == ([100, 100], 8)
 
 
 def test_every_fault_comes_once_before_any_comes_again() -> None:

@@ -12,7 +12,7 @@ from tests.chaos.case import seed
 from tests.chaos.case import test_every_follower_equals_the_source_after_faults_of_every_kind as campaign
 from tests.chaos.fight import announce, plan
 
-LONGEST = ("chaos/case.py", "chain/test_kills.py")
+LONGEST = ("chaos/case.py", "chain/test_two_operators.py", "chain/test_kills.py")
 """Begun first, so that no worker is alone with one at the end."""
 PAGE = Path(__file__).parent.parent.parent / "docs" / "guarantees.md"
 

@@ -53,7 +53,8 @@ class Records:
         }
         self._most = self._poll = poll
         self._consumed: Any = None
-        self._counted = 0.0
+        self._counted = self._mean = 0.0
+        self._unweighed = 0
         self._consumer: Any = None
         self._places: dict[int, Any] = {}
         self._at: Offsets = {}
@@ -115,30 +116,33 @@ class Records:
                     f"Kafka gave no answer within {self._seconds:.0f} s while reading {self._topic}"
                 )
             some = self._consumer.poll(self._jvm.java.time.Duration.ofMillis(_POLL_MILLISECONDS))
-            if some.isEmpty():
-                count = 0
-            else:
-                self.size = self._measured()
+            if not some.isEmpty():
+                self.size = self._weighed(some)
                 read += self.size
-                count = some.count() if self.size > POLL_BYTES or self._most < self._poll else 0
                 go_on = take(some) and read < size
             # Positions, since the marks that end transactions are no records.
             at = {p: self._consumer.position(place) for p, place in self._places.items()}
             if at != self._at:
                 self._at, deadline = at, time.monotonic() + self._seconds
-            if count:
-                self._adapt(count)
+            self._adapt()
             go_on = go_on and sum(at.values()) - sum(begin.values()) < most
         return dict(self._at)
 
-    def _measured(self) -> float:
-        """The bytes of what was polled last, by the consumer's own count: it lags where a poll ends within a fetch."""
+    def _weighed(self, some: Any) -> float:
+        """About how many bytes a poll gave, by the consumer's count: that lags where a poll ends within a fetch."""
         before, self._counted = self._counted, float(self._consumed.metricValue() if self._consumed else 0)
-        return self._counted - before
+        size = self._counted - before
+        if self._most == self._poll and size <= POLL_BYTES:
+            return size
+        count = int(some.count())
+        self._unweighed += count
+        if size:
+            self._mean, self._unweighed = size / self._unweighed, 0
+        return count * self._mean
 
-    def _adapt(self, count: int) -> None:
-        """Have the next polls give as many records as their size allows, by that of the last ones."""
-        most = max(1, min(self._poll, int(POLL_BYTES * count // max(1.0, self.size))))
+    def _adapt(self) -> None:
+        """Have the next polls give as many records as their size allows, by that of the last ones that were large."""
+        most = max(1, min(self._poll, int(POLL_BYTES / max(1.0, self._mean))))
         if not self._most / 2 <= most <= 2 * self._most:
             at = dict(self._at)
             self.close()
@@ -162,7 +166,7 @@ class Records:
         self._consumer = kafka.clients.consumer.KafkaConsumer(self._java(settings))
         tags = self._java({"client-id": client})
         name = kafka.common.MetricName("bytes-consumed-total", "consumer-fetch-manager-metrics", "", tags)
-        self._consumed, self._counted = self._consumer.metrics().get(name), 0.0
+        self._consumed, self._counted, self._unweighed = self._consumer.metrics().get(name), 0.0, 0
 
     def _assign(self, partitions: list[int]) -> None:
         places = self._jvm.java.util.ArrayList()

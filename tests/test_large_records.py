@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -56,6 +57,7 @@ def lengths_in(rows: pa.Table) -> dict[int, int]:
     return {version: len(document) for version, document in zip(*columns, strict=True)}
 
 
+@cache
 def lengths(view: View) -> dict[int, int]:
     """Version -> the length of its document, by a job that gives nothing else."""
     rows = read_slice(view.spark, view.source, {0: 0, 1: 0}, view.ends())

@@ -112,6 +112,7 @@ def status_command(
     elif watch:
         with suppress(KeyboardInterrupt):
             _watch(config, control, facts)
+        raise typer.Exit(YES)  # whoever watches has seen it, and has ended it
     else:
         out.print(_shown(facts), soft_wrap=True)
     raise typer.Exit(UNREACHABLE if facts["unreachable"] else NO if facts["problems"] else YES)

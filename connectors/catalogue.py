@@ -82,6 +82,8 @@ def changes(config: Config, source: Postgres, state: State) -> Iterator[tuple[st
 
 def columns_said(before: Table, after: Table) -> str:
     """Which columns came and which are gone; empty where none did. One each of the same type may be one column."""
+    if before.columns == after.columns:
+        return ""
     added, gone = _added(before, after), _added(after, before)
     said = [f"it has a new column: {', '.join(added)}"] if added else []
     said += [f"it has no column {', '.join(gone)} any more"] if gone else []

@@ -8,7 +8,7 @@ from contextlib import suppress
 from connectors.connector import CHUNK_ROWS
 from connectors.postgres import Postgres
 from driftless.errors import SourceError
-from driftless.table import Table, quoted, quoted_column
+from driftless.table import Table, join_name, quoted, quoted_column
 
 FETCH_BYTES = 64 << 20
 """Of these rows: a tenth of the heap of a small worker."""
@@ -17,6 +17,13 @@ LOOKED_AT = 200
 SECONDS = 5.0
 """How long that may take for one table."""
 _FETCH, _CHUNK, _TABLES = "snapshot.fetch.size", "incremental.snapshot.chunk.size", "table.include.list"
+
+
+# Tables of which a value is kept out of line; of the others no row is large.
+_TOASTED = """
+select n.nspname::text, c.relname::text from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind = 'r' and c.reltoastrelid <> 0 and pg_relation_size(c.reltoastrelid) > 0
+"""
 
 
 def fetching(
@@ -29,20 +36,16 @@ def fetching(
     if actual is not None and actual.get(_TABLES) == wanted[_TABLES] and {_FETCH, _CHUNK} <= actual.keys():
         return {_FETCH: actual[_FETCH], _CHUNK: actual[_CHUNK]}
     rows = CHUNK_ROWS
-    largest = max((_largest(source, table) for table in tables), default=0)
+    toasted = {join_name(*row) for row in source.rows(_TOASTED)}
+    largest = max((_largest(source, table) for table in tables if table.full_name in toasted), default=0)
     while rows > 1 and rows * largest > FETCH_BYTES:
         rows //= 10
     return {_FETCH: str(rows), _CHUNK: str(max(10, rows))}
 
 
 def _largest(source: Postgres, table: Table) -> int:
-    """The bytes of the largest of some rows; 0 where no row is large, or where looking takes too long."""
+    """The bytes of the largest of some rows; 0 where looking takes too long."""
     with suppress(SourceError):
-        name = quoted(table.full_name).replace("'", "''")
-        toast = f"(select nullif(reltoastrelid, 0) from pg_class where oid = '{name}'::regclass)"
-        kept = f"select coalesce(pg_relation_size({toast}), 0) as document"
-        if int(source.first_document(kept, SECONDS) or 0) == 0:
-            return 0
         columns = ", ".join(quoted_column(column.name) for column in table.columns)
         some = f"select {columns} from {quoted(table.full_name)} limit {LOOKED_AT}"
         sizes = f"select coalesce(max(octet_length(row({columns})::text)), 0) as document from ({some}) t"

@@ -26,27 +26,35 @@ order by a.xact_start limit 3
 """
 
 
-def execute(connection: psycopg.Connection, statement: str, patience: float = PATIENCE_SECONDS) -> None:
-    """Run one statement, outside of a transaction. Raises SourceError where others hold what it needs all the time."""
-    deadline, told = time.monotonic() + patience, False
+def execute(connection: psycopg.Connection, *statements: str, patience: float = PATIENCE_SECONDS) -> None:
+    """Run statements, each by itself and outside of a transaction.
+
+    Raises SourceError where others hold what one of them needs for all of its `patience`.
+    """
     connection.execute(f"set lock_timeout = '{LOCK_SECONDS * 1000:.0f}ms'".encode())
     try:
-        while True:
-            try:
-                connection.execute(statement.encode())
-            except psycopg.errors.LockNotAvailable:
-                what = f"`{statement}` needs a table that open transactions use: {_open(connection)}"
-            else:
-                return
-            if time.monotonic() >= deadline:
-                raise SourceError(what, hint="end them, or wait until they have ended, and give the command again")
-            if not told:
-                told = True
-                _log.warning("waiting for up to %.0f s: %s", patience, what)
-            time.sleep(REST_SECONDS)
+        for statement in statements:
+            _execute(connection, statement, patience)
     finally:
         with suppress(psycopg.Error):
             connection.execute("reset lock_timeout")
+
+
+def _execute(connection: psycopg.Connection, statement: str, patience: float) -> None:
+    deadline, told = time.monotonic() + patience, False
+    while True:
+        try:
+            connection.execute(statement.encode())
+        except psycopg.errors.LockNotAvailable:
+            what = f"`{statement}` needs a table that open transactions use: {_open(connection)}"
+        else:
+            return
+        if time.monotonic() >= deadline:
+            raise SourceError(what, hint="end them, or wait until they have ended, and give the command again")
+        if not told:
+            told = True
+            _log.warning("waiting for up to %.0f s: %s", patience, what)
+        time.sleep(REST_SECONDS)
 
 
 def _open(connection: psycopg.Connection) -> str:

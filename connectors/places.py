@@ -45,8 +45,7 @@ class Places:
 
     def execute(self, statements: Sequence[str]) -> None:
         """Run the statements of several steps, each by itself, with the rights of `admin_dsn`."""
-        for statement in statements:
-            self.admin.execute(statement)
+        self.admin.execute(*statements)
 
     def write(self, facts: Sequence[Mapping[str, dict[str, object] | None]]) -> None:
         """Write facts of several steps into the control topic, in their order."""

@@ -121,10 +121,10 @@ class Postgres:
     def close(self) -> None:
         self._connection.close()
 
-    def execute(self, statement: str) -> None:
-        """Run one statement of a plan, beside whoever works there."""
+    def execute(self, *statements: str) -> None:
+        """Run statements of a plan, beside whoever works there."""
         with _answers(self.address):
-            patient.execute(self._connection, statement)
+            patient.execute(self._connection, *statements)
 
     def _row(self, query: str, *parameters: object) -> tuple[object, ...] | None:
         with _answers(self.address):

@@ -44,7 +44,7 @@ def test_it_gives_up_and_names_who_is_in_the_way(database: str, holder: psycopg.
 
 def test_readers_are_not_held_up_and_it_is_done_when_the_way_is_free(database: str, holder: psycopg.Connection) -> None:
     with psycopg.connect(database, autocommit=True) as connection, psycopg.connect(database, autocommit=True) as reader:
-        working = threading.Thread(target=patient.execute, args=(connection, STATEMENT, 60))
+        working = threading.Thread(target=patient.execute, args=(connection, STATEMENT), kwargs={"patience": 60})
         working.start()
         try:
             waits = "select count(*) from pg_stat_activity where pid = %s and wait_event_type = 'Lock'"

@@ -19,6 +19,7 @@ from driftless.generation import generations
 from driftless.kafka import Kafka
 from driftless.manytopics import describe, describe_made
 from driftless.registry import TopicLog, differs, first_epoch, records_gone, registered_log
+from driftless.since import Facts, forget, known_since, since_now, since_the_start
 from driftless.table import Table
 from driftless.views.build import newest_build
 
@@ -53,8 +54,8 @@ def plan_capture(config: Config, places: Places, tables: dict[str, Table], state
         log = registered_log(state, name)
         if renewed and log is not None:
             capture.epochs[name] = log.next_number
-            forget: dict[str, None] = {f"snapshot/{name}": None}  # gives up a snapshot of it alone
-            capture.facts.append(Action("register", f"columns of {name}", together=register, part=(table, forget)))
+            more = {f"snapshot/{name}": None, **since_the_start(name, log.next_number, _columns(table))}
+            capture.facts.append(Action("register", f"columns of {name}", together=register, part=(table, more)))
             continue
         taking = _Taking(config, places, table, log, state, found, topics, captures=captures)
         if taking.why:
@@ -68,7 +69,8 @@ def plan_capture(config: Config, places: Places, tables: dict[str, Table], state
         if state.get(f"table/{name}") != facts[f"table/{name}"] or not kept:
             verb = "register" if state.get(f"table/{name}") is None else "change"
             listed = ", ".join(c.name for c in table.columns)
-            capture.facts.append(Action(verb, f"columns of {name}", listed, together=register, part=(table, {})))
+            since = _since(places, table, capture.epochs[name], state)
+            capture.facts.append(Action(verb, f"columns of {name}", listed, together=register, part=(table, since)))
         if log is None:
             epochs.append(Action("register", f"epoch 1 of {name}", together=begin, part=name))
     capture.facts += epochs
@@ -80,12 +82,27 @@ def _lasting(storage: Mapping[str, object] | None) -> dict[str, object]:
     return {key: value for key, value in (storage or {}).items() if key not in ("node", "columns")}
 
 
-def _registering(config: Config, places: Places) -> Callable[[Sequence[tuple[Table, Mapping[str, None]]]], None]:
+def _columns(table: Table) -> list[str]:
+    return [column.name for column in table.columns]
+
+
+def _since(places: Places, table: Table, epoch: int, state: State) -> Facts:
+    """Since when every record has each column, where no row is read anew; see driftless/since.py."""
+    name, registered = table.full_name, state.get(f"table/{table.full_name}")
+    if registered is None:
+        return since_the_start(name, epoch, _columns(table))
+    old = _columns(Table.from_json(registered))
+    new = [column for column in _columns(table) if column not in old]
+    known = {column: lsn for column, lsn in known_since(state, name, epoch).items() if column not in new}
+    return since_now(name, epoch, known, new, places.source.lsn()) if new else {}
+
+
+def _registering(config: Config, places: Places) -> Callable[[Sequence[tuple[Table, Facts]]], None]:
     """What registers tables as they are by then: the publication may have been made just before."""
 
-    def register(parts: Sequence[tuple[Table, Mapping[str, None]]]) -> None:
+    def register(parts: Sequence[tuple[Table, Facts]]) -> None:
         found = look_up(places.source, config.name, [table for table, _ in parts])
-        places.write([{**found.facts(table), **forget} for table, forget in parts])
+        places.write([{**found.facts(table), **more} for table, more in parts])
 
     return register
 
@@ -201,7 +218,9 @@ class _Taking:
         if topic.id != log.topic_id:
             log = log.moved(topic.id, topic.partitions)
         log = log.begin(snapshot.floors, self.why, snapshot.lsn, snapshots.last_reading())
-        places.control.write({**snapshot.facts, **log.fact(name), self._key: None})
+        columns = _columns(Table.from_json(snapshot.facts[f"table/{name}"]))
+        since = since_the_start(name, log.newest.number, columns)
+        places.control.write({**snapshot.facts, **log.fact(name), **since, self._key: None})
 
 
 def plan_removal(config: Config, places: Places, state: State, existing: set[str]) -> list[Action]:
@@ -224,6 +243,8 @@ def plan_removal(config: Config, places: Places, state: State, existing: set[str
         if topic in existing:
             actions.append(Action("drop", f"topic {topic}", do=bind(places.kafka.delete, topic)))
         gone = dict.fromkeys(f"{kind}/{name}" for kind in (*KINDS, "epochs", "snapshot", "read"))
+        log = registered_log(state, name)
+        gone |= dict.fromkeys(forget(name, 1 if log is None else log.newest.number))
         actions.append(Action("forget", f"table {name}", do=bind(places.control.write, gone)))
     return actions
 

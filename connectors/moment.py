@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from driftless.errors import SourceError, SourceUnavailable
+from driftless.errors import NoDocument, SourceError, SourceUnavailable
 from driftless.lsn import parse_lsn
 from driftless.views.sql import SETTINGS
 
@@ -23,6 +23,7 @@ _LIMITS = "set local jit = off; set local statement_timeout = 0; set local idle_
 _TOLD_SECONDS = 3.0
 _PAGE, _PAGE_SIZE = 5_000, 8 << 20
 """Rows of a page, and characters of its documents but for the last."""
+_FEW = 4
 _CHUNK = 16 if psycopg.pq.version() >= 170_000 else 1
 """Rows that the client has at a time: by a cursor it would have those of a whole page, which may be of 16 MiB each."""
 _BLOCKERS = """
@@ -42,16 +43,25 @@ class Moment:
     lsn: int
     _connection: psycopg.Connection
 
-    def documents(self, statement: str, keys: Sequence[str] | None = None) -> Iterator[list[tuple[str, str]]]:
-        """Pages of (key, document) of a statement of driftless/views/sql.py; `keys`: only of these.
+    def documents(
+        self, statement: str, keys: Sequence[str] | None = None, *, aside: bool = False
+    ) -> Iterator[list[tuple[str, str]]]:
+        """Pages of (key, document) of a statement of driftless/views/sql.py; `keys`: only of these. `aside`: `as_json`
+        may be called between two pages.
 
         Holds no lock but the one that keeps a table from being changed by DDL while it is read. Raises
-        SourceUnavailable where the connection breaks.
+        SourceUnavailable where the connection breaks, and NoDocument where one cannot be made: then another statement
+        may follow.
         """
-        query = f"select key, document::text from ({statement}) x" + ("" if keys is None else " where key = any(%s)")
-        with _answers(self._connection), self._connection.cursor() as cursor:
+        query = f"select key, document::text from ({statement}) x"
+        if keys is not None:
+            query = f"{query.replace('%', '%%')} where key = any(%s)"
+        given = None if keys is None else (list(keys),)
+        # The transaction is a savepoint.
+        with _answers(self._connection), self._connection.transaction(), self._connection.cursor() as cursor:
             page, size = list[tuple[str, str]](), 0
-            for key, text in cursor.stream(query.encode(), () if keys is None else (list(keys),), size=_CHUNK):
+            streamed = cursor.stream(query.encode(), given, size=_CHUNK)
+            for key, text in self._aside(query, given) if aside else streamed:
                 page.append((key, text))
                 size += len(text)
                 if len(page) == _PAGE or size > _PAGE_SIZE:
@@ -59,6 +69,22 @@ class Moment:
                     page, size = [], 0
             if page:
                 yield page
+
+    def _aside(self, query: str, given: tuple[list[str]] | None) -> Iterator[tuple[str, str]]:
+        """Rows one after another, between which the connection may be asked for something else."""
+        with self._connection.cursor(name=f"verify_{uuid.uuid4().hex[:8]}") as cursor:
+            cursor.execute(query.encode(), given)
+            while found := cursor.fetchmany(_FEW):
+                yield from found
+
+    def as_json(self, kind: str, text: str) -> str | None:
+        """A value, by its type and its text, as `to_jsonb` shows it; None where that cannot."""
+        try:
+            with _answers(self._connection), self._connection.transaction():
+                row = self._connection.execute(f"select to_jsonb(%s::{kind})::text".encode(), (text,)).fetchone()
+        except NoDocument:
+            return None
+        return str(row[0]) if row else None
 
     def count(self, statement: str) -> int:
         """About how many documents a statement gives, as Postgres plans it: for progress alone."""
@@ -215,6 +241,10 @@ def _answers(connection: psycopg.Connection) -> Iterator[None]:
         raise SourceError(f"Postgres: {exc.diag.message_primary}") from None
     except psycopg.errors.InsufficientPrivilege as exc:
         raise SourceError(f"Postgres: {exc.diag.message_primary}", hint="give the role that right") from None
+    except psycopg.DataError as exc:
+        # Its own words quote the value.
+        kind = f"{type(exc).__name__} ({exc.sqlstate})"
+        raise NoDocument(f"Postgres cannot make a document of each row: {kind}") from None
     except psycopg.Error as exc:
         hint = "if the table changed, see `driftless plan`"
         raise SourceError(f"Postgres: {exc.diag.message_primary or 'the statement failed'}", hint=hint) from None

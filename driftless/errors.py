@@ -48,6 +48,10 @@ class SourceMisconfigured(SourceError):
     """Postgres, Kafka or Connect refuses what the configuration says, as a password: stop and say so, exit code 2."""
 
 
+class NoDocument(SourceError):
+    """Postgres holds a value that it cannot show as a document: a row, and not the server, is at fault."""
+
+
 class LogReplaced(SourceError):
     """A topic is not the one that was registered: what was read of it cannot be gone on with."""
 

@@ -138,6 +138,15 @@ REFUSED_ARRAYS: dict[str, str] = {
 }
 """Elements that Debezium 3.7 changes or loses, though it carries them rightly on their own."""
 
+NULLED_ARRAYS = frozenset(
+    {
+        *("int2", "int4", "int8", "float4", "float8", "bool", "oid"),
+        *("date", "timestamp", "timestamptz", "bytea", "citext", "hstore"),
+    }
+)
+"""Elements for which Debezium 3.7 writes null where an array has several dimensions, whatever it was declared with. For
+others it writes the name of a Java class, or it stops."""
+
 _EXTENSIONS = frozenset({"citext", "hstore", "isbn", "ltree"})
 """Types of extensions that Debezium knows by name. All others travel as their text."""
 

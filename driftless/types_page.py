@@ -47,7 +47,9 @@ Debezium 3.7 does this where nothing later can tell:
 - An `interval` of `infinity` (Postgres 17 and newer) is shown as `00:00:00`. Forbid it: `check (isfinite(...))`.
 - In a `date[]` and a `timestamptz[]`, a date before Christ is shown without `BC`, and in a `date[]` and a
   `timestamp[]`, the days that the Gregorian calendar left out (5 to 14 October 1582) are shown ten days later.
-- `integer[]` does not keep Postgres from storing an array of two dimensions: its rows are shown as nulls.
+- `integer[]` does not keep Postgres from storing an array of two dimensions, of which the log has the name of a Java
+  class, or nulls. A document with such an array is quarantined, with the name of the column. So is one with an array
+  of nulls alone, of numbers, booleans, dates, times, `bytea`, `citext` or `hstore`: the log has the same for it.
 - `real` values need a Connect worker on Java 19 or newer to be exact. Older ones write some with a digit more than
   needed (`1e15` as `999999990000000`), as they do with the smallest of all `double precision` values (`5e-324`):
   the same number of that type, another decimal. `timestamp` ends in the year 294247.

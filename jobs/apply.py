@@ -11,22 +11,19 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
 from driftless import errors
-from driftless.errors import DecodeError, SinkError, SourceUnavailable, SyncError
+from driftless.errors import SinkError, SyncError
 from driftless.kafka import Kafka, Offsets
 from driftless.registry import TopicLog
 from driftless.sink import WRITES, Applied, Rejected, Sink, SinkContext
-from jobs.memory import no_memory, out_of_memory
+from jobs.meaning import SPARK_ERRORS, may_pass, spark_error
+from jobs.memory import out_of_memory
 from jobs.refused import refusal
 from sinks import open_sink
 
-SPARK_ERRORS = (PySparkException, Py4JJavaError)
-"""What Spark's work ends with; the second where it was under way, as when a Python worker is killed."""
 DRIVER_OFFSETS = 2_000
 """Up to here the driver writes: starting a Python worker costs more than the work (220 ms against 75 ms)."""
 FETCH_BYTES = 128 << 10
@@ -133,6 +130,9 @@ class Slice:
             batch = batch.filter(pc.is_in(batch["key"], value_set=self.only))
         return newest_per_key(batch)
 
+    def wants(self, key: str) -> bool:
+        return self.only is None or bool(pc.is_in(pa.scalar(key), value_set=self.only).as_py())
+
     def passed(self, batch: pa.RecordBatch, applied: Applied) -> list[tuple[str, int]]:
         """Held keys of a batch that the store has taken now, each with its version."""
         if self.held is None or batch.num_rows == 0:
@@ -169,13 +169,39 @@ class Large(Protocol):
 
 
 @dataclass(frozen=True)
+class Unread(Rejected):
+    """A record that can never be read, as a write that is refused."""
+
+    partition: int = 0
+
+
+@dataclass(frozen=True)
+class Salvaged:
+    """What some records have become, up to `end`. `bad`: those that can never be read, which are not in `rows`."""
+
+    end: Offsets
+    rows: pa.Table
+    bad: tuple[Unread, ...]
+
+
+class Salvage(Protocol):
+    """Reads slices record by record; see jobs/salvage.py."""
+
+    def __call__(self, begin: Offsets, end: Offsets) -> Iterator[Salvaged]:
+        """All of [begin, end) or somewhat further, some at a time."""
+
+
+@dataclass(frozen=True)
 class LogReader:
-    """One log: small slices by `head`, large ones by `large`, or, where that is None, by jobs of Spark's."""
+    """One log: small slices by `head`, large ones by `large`, or, where that is None, by jobs of Spark's. What these
+    cannot read, by `salvage`.
+    """
 
     spark: SparkSession
     source: LogSource
     head: Head
     large: Large | None
+    salvage: Salvage
 
 
 def apply_slice(
@@ -184,7 +210,8 @@ def apply_slice(
     """Apply a slice. When it returns, every write of it is in the store, stale there, or rejected.
 
     It may end sooner than asked for, where `stopped` says so or `head` has less, or later, where more was read. May be
-    repeated after any failure. Raises SinkUnavailable and SourceUnavailable for what may pass.
+    repeated after any failure. A record that can never be read is rejected, by itself. Raises SinkUnavailable and
+    SourceUnavailable for what may pass, DecodeError where the log must not be read on.
     """
     try:
         if part.offsets <= DRIVER_OFFSETS:
@@ -194,7 +221,9 @@ def apply_slice(
                 return _on_driver(_until(stopped, log.large.read(part.begin, part.end)), sink, generation, part)
         return _on_executors(read_slice(log.spark, log.source, part.begin, part.end), spec, generation, part)
     except SPARK_ERRORS as exc:
-        raise spark_error(exc) from exc
+        if out_of_memory(exc) or refusal(str(exc)) or may_pass(exc):
+            raise spark_error(exc) from exc
+        return _salvaged(log.salvage, sink, generation, part, stopped)
 
 
 def count_documents(log: LogReader, begin: Offsets, end: Offsets) -> int:
@@ -208,8 +237,8 @@ def count_documents(log: LogReader, begin: Offsets, end: Offsets) -> int:
     newest = writes.groupBy("key").agg(expr("max_by(document IS NOT NULL, version) AS present"))
     try:
         return newest.where("present").count()
-    except SPARK_ERRORS as exc:
-        raise spark_error(exc) from exc
+    except SPARK_ERRORS:
+        return _count_salvaged(log.salvage(begin, end))
 
 
 def _on_driver(read: Iterable[tuple[Offsets, pa.Table]], sink: Sink, generation: int, part: Slice) -> Outcome:
@@ -221,6 +250,42 @@ def _on_driver(read: Iterable[tuple[Offsets, pa.Table]], sink: Sink, generation:
             passed += part.passed(batch, applied)
         reached = end
     return Outcome(reached, total, tuple(passed))
+
+
+def _salvaged(salvage: Salvage, sink: Sink, generation: int, part: Slice, stopped: Callable[[], bool]) -> Outcome:
+    """The same of a slice with records that can never be read: each is rejected, unless its key has a newer one."""
+    bad: dict[str, Rejected] = {}
+    reached, total, passed = part.begin, Applied(), list[tuple[str, int]]()
+    for some in salvage(part.begin, part.end):
+        done = _on_driver([(some.end, some.rows)], sink, generation, part)
+        reached, total = done.end, total + done.applied
+        passed += done.passed
+        bad |= {refused.key: refused for refused in some.bad if part.wants(refused.key)}
+        bad = _not_followed(bad, some.rows)
+        if stopped():
+            break
+    return Outcome(reached, total + Applied(rejected=tuple(bad.values())), tuple(passed))
+
+
+def _not_followed(bad: dict[str, Rejected], rows: pa.Table) -> dict[str, Rejected]:
+    """Without those whose key has a newer record."""
+    if not bad:
+        return bad
+    same = rows.filter(pc.is_in(rows["key"], value_set=pa.array(bad, pa.string()))).select(["key", "version"])
+    passed = {row["key"] for row in same.to_pylist() if row["version"] > bad[row["key"]].version}
+    return {key: refused for key, refused in bad.items() if key not in passed}
+
+
+def _count_salvaged(read: Iterator[Salvaged]) -> int:
+    """A document that can never be read counts as there: it is quarantined. All keys are held meanwhile."""
+    newest: dict[str, tuple[int, bool]] = {}
+    for some in read:
+        table = some.rows.select(["key", "version"]).append_column("there", some.rows["document"].is_valid())
+        found = [(row["key"], (row["version"], row["there"])) for row in table.to_pylist()]
+        found += [(refused.key, (refused.version, True)) for refused in some.bad]
+        for key, state in found:
+            newest[key] = max(state, newest.get(key, state))
+    return sum(there for _, there in newest.values())
 
 
 def _until(stopped: Callable[[], bool], read: Iterator[tuple[Offsets, pa.Table]]) -> Iterator[tuple[Offsets, pa.Table]]:
@@ -265,23 +330,6 @@ def _as_rows(applied: Applied, passed: list[tuple[str, int]]) -> pa.RecordBatch:
     rows += [{"key": r.key, "version": r.version, "problem": r.reason} for r in applied.rejected]
     rows += [{"key": key, "version": version} for key, version in passed]
     return pa.RecordBatch.from_pylist(rows, schema=_RESULT_ARROW)
-
-
-def spark_error(exc: Exception) -> SyncError:
-    """A record that cannot be read is the log's fault; what else Spark trips over may pass, as a worker that dies."""
-    text = str(exc)
-    if out_of_memory(exc):
-        return no_memory(None, "reading the log with Spark")
-    marker = "[USER_RAISED_EXCEPTION]"
-    if marker in text:
-        place = text.split(marker, 1)[1].strip().splitlines()[0].removesuffix(" SQLSTATE: P0001")
-        hint = "if the table changed, `driftless apply` reads it anew; else see the record with a Kafka client"
-        return DecodeError(place, hint=hint)
-    if refused := refusal(text):
-        return refused
-    lines = text.strip().splitlines()
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    return SourceUnavailable(f"reading the log with Spark failed: {[lines[0], *causes][-1]}")
 
 
 def kafka_options(kafka: Kafka, follower: str) -> dict[str, str]:

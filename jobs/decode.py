@@ -7,14 +7,15 @@ driftless/types.py and yields either a Spark value that `to_json` writes right, 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from driftless.registry import TopicLog
 from driftless.table import Column, Table
-from driftless.types import TypeRule, rule_of
+from driftless.types import NULLED_ARRAYS, TypeRule, rule_of
 from driftless.version import OFFSET_BITS
 from jobs.forms import Value, element, form_value
+from jobs.sqltext import NULLS, RENAMED, SEVERAL, refuse
 from jobs.sqltext import literal as _literal
 from jobs.sqltext import quote as _quote
 
@@ -32,14 +33,21 @@ class Filter:
 
 
 def writes_sql(
-    table: Table, fields: Mapping[str, str], log: TopicLog, where: Filter | None = None, *, unavailable: str = ""
+    table: Table,
+    fields: Mapping[str, str],
+    log: TopicLog,
+    where: Filter | None = None,
+    *,
+    unavailable: str = "",
+    since: Mapping[str, int] | None = None,
 ) -> tuple[list[str], list[str]]:
     """Two steps of `selectExpr` over Kafka's columns, ending in `key`, `version`, `document` (null: delete).
 
     A record that cannot be decoded, or whose key lacks a column, fails the batch with its topic, partition and
     offset; it never becomes a document of nulls. `fields`: name in the document -> column. A row of which `where` is
     not true is a delete at its own version: the row before it may have had a document. `unavailable`: the text of a
-    value that the source's log left out, which fails the batch too.
+    value that the source's log left out, which fails the batch too. `since`: of driftless/since.py; a record without a
+    column that it must have fails the batch as well.
     """
     read = {*fields.values(), *(where.columns if where else ())}
     wanted = [column for column in table.columns if column.name in read]
@@ -50,6 +58,7 @@ def writes_sql(
         "value IS NULL AS gone",
         f"{version_sql(log)} AS version",
         f"concat({_literal(log.topic)}, '/', `partition`, '/', `offset`) AS place",
+        *columns_for_absent(since or {}),
     ]
     parse.append(f"{lacking_sql(table, unavailable)} AS lacking")
     missing = " OR ".join(f"k.{_quote(name)} IS NULL" for name in table.key)
@@ -60,6 +69,7 @@ def writes_sql(
         f"CASE WHEN gone THEN NULL WHEN r IS NULL OR r.{BROKEN} IS NOT NULL "
         f"THEN raise_error(concat(place, ': the row cannot be decoded: the table may have changed')) "
         f"WHEN lacking THEN raise_error(concat(place, ': {LACKING}')) "
+        f"{''.join(f'WHEN {is_absent} THEN {raised} ' for is_absent, raised in absent_sql(wanted, since or {}))}"
         f"{f'WHEN NOT coalesce({where.sql}, false) THEN NULL ' if where else ''}"
         f"ELSE {_document(table, fields)} END AS document",
     ]
@@ -70,6 +80,31 @@ def documents_sql(log: TopicLog) -> tuple[list[str], list[str]]:
     """The same for a view's own topic, whose records are documents already."""
     text = "CAST(value AS STRING) AS document"
     return ["CAST(key AS STRING) AS key", f"{version_sql(log)} AS version", text], ["key", "version", "document"]
+
+
+def columns_for_absent(since: Mapping[str, int]) -> list[str]:
+    """What `absent_sql` looks at, for the first of the two steps."""
+    if not since:
+        return []
+    return ["value AS raw", *(["headers"] if any(since.values()) else [])]
+
+
+def absent_sql(columns: Iterable[Column], since: Mapping[str, int]) -> list[tuple[str, str]]:
+    """For each column the condition that a record lacks it and must not, and the error then."""
+    found = []
+    for column in columns:
+        known = since.get(column.name)
+        if known is None:
+            continue
+        absent = (
+            f"r.{_quote(column.name)} IS NULL AND NOT contains(CAST(raw AS STRING), {_literal(member(column.name))})"
+        )
+        if known:
+            changed = "get(filter(headers, h -> h.key = 'lsn'), 0).value"
+            absent += f" AND coalesce(try_cast(CAST({changed} AS STRING) AS BIGINT), 0L) > {known}L"
+        said = _literal(f": the row has no column {column.name}, {RENAMED}")
+        found.append((absent, f"raise_error(concat(place, {said}))"))
+    return found
 
 
 def lacking_sql(table: Table, unavailable: str) -> str:
@@ -166,6 +201,7 @@ def value_sql(column: Column, sql: str) -> Value:
     rule = _rule(column)
     if not column.array:
         return _scalar(rule.form, sql, column)
+    sql = _of_one_dimension(column, sql)
     if rule.form == "same":
         return Value(sql, json=False)
     shown = _scalar(rule.form, element(rule.form, "x"), column)
@@ -173,6 +209,19 @@ def value_sql(column: Column, sql: str) -> Value:
         return Value(f"transform({sql}, x -> {shown.sql})", json=False)
     pieces = f"transform({sql}, x -> coalesce({shown.sql}, 'null'))"
     return Value(f"concat('[', array_join({pieces}, ','), ']')", json=True)
+
+
+_JAVA_ARRAY = r"^\[+L[\w.$]+;@[0-9a-f]+$"
+"""What Debezium writes for an element that is an array itself: the name that Java gives it, and none of its values."""
+
+
+def _of_one_dimension(column: Column, sql: str) -> str:
+    """Postgres keeps an array of any number of dimensions in a column that was declared with one."""
+    if column.type in NULLED_ARRAYS and column.kind == "b":
+        lost, why = f"size({sql}) > 0 AND forall({sql}, x -> x IS NULL)", NULLS
+    else:
+        lost, why = f"exists({sql}, x -> startswith(x, '[') AND x RLIKE {_literal(_JAVA_ARRAY)})", SEVERAL
+    return f"CASE WHEN {lost} THEN {refuse(column.name, why)} ELSE {sql} END"
 
 
 def _scalar(form: str, sql: str, column: Column) -> Value:

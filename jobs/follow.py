@@ -24,8 +24,9 @@ from jobs.fitting import fitting
 from jobs.frontier import Pending
 from jobs.ground import Ground
 from jobs.hanging import Hanging
-from jobs.held import Quarantine
+from jobs.held import Quarantine, hold
 from jobs.leased import name_jobs, shown
+from jobs.salvage import salvage_of
 from jobs.saving import Saving
 from jobs.seen import Seen
 from jobs.spark import submitted
@@ -96,7 +97,7 @@ class Follow:
         self._spark = spark
         # On a cluster there are executors for large slices.
         self._large = Documents(spark, job.source) if job.source.ready and not submitted() else None
-        self._log = LogReader(spark, job.source, head, self._large)
+        self._log = LogReader(spark, job.source, head, self._large, salvage_of(spark, job.source))
         self._ends = ends
         self._slice, self._least = SLICE_OFFSETS if self._large is None else READY_OFFSETS, 0
         self._filling = Filling()
@@ -279,7 +280,7 @@ class Follow:
         if self._large is None and part.offsets > self._slice // 2:
             factor = SLICE_SECONDS / max(time.monotonic() - begun, 0.1)
             self._slice = int(min(max(self._slice * min(factor, 2), self._least), MOST_OFFSETS))
-        self.quarantine.note(outcome)
+        hold(self.quarantine, self.progress, self._sink, outcome)
         return outcome
 
     def _step_again(self) -> None:

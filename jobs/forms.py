@@ -75,11 +75,14 @@ def _last_of_each_key(text: str) -> str:
     """Of a key that an object has twice, `to_jsonb` keeps the last: then the text is written anew, else left as it is.
 
     Spark's VARIANT does that (spark.sql.variant.allowDuplicateKeys), but for the digits of long numbers, so it is
-    used where keys went missing alone.
+    used where keys went missing alone. What it refuses, as what is nested too deeply, stays as it is too.
     """
-    anew = f"to_json(parse_json({text}))"
+    anew = f"to_json(try_parse_json({text}))"
     key = literal(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+:')
-    return f"CASE WHEN regexp_count({text}, {key}) > regexp_count({anew}, {key}) THEN {anew} ELSE {text} END"
+    fewer = f"regexp_count({text}, {key}) > regexp_count({anew}, {key})"
+    # A number beyond what a double holds would become this word.
+    finite = f"regexp_count({anew}, 'Infinity') <= regexp_count({text}, 'Infinity')"
+    return f"CASE WHEN {fewer} AND {finite} THEN {anew} ELSE {text} END"
 
 
 def _bits(sql: str, length: int) -> str:

@@ -7,13 +7,31 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from driftless.errors import SinkError
+from driftless.errors import SinkError, SinkMisconfigured
 from driftless.quarantine import QuarantineLog
-from driftless.sink import Rejected
+from driftless.sink import Applied, Rejected, Sink
 from jobs.apply import Outcome
+from jobs.standing import Progress
 
 MOST = 1_000_000
 """Documents of one generation that are held back at the most: some 150 MB. Beyond, the mapping is wrong, not they."""
+
+EVERYTHING = 20
+"""Documents of a slice: where so many are refused, and none was ever taken, it is not the documents that are wrong."""
+
+
+def stop_where_nothing_is_taken(progress: Progress, sink: Sink, applied: Applied) -> None:
+    """Raise SinkMisconfigured where a store refuses every document of a generation from the first one on."""
+    refused = applied.rejected
+    if progress.built or len(refused) < EVERYTHING or applied.written + applied.stale:
+        return
+    if progress.written + progress.stale or sink.count(progress.generation):
+        return
+    raise SinkMisconfigured(
+        f"none of the first {len(refused):,} documents can be written, so none is quarantined for it; "
+        f"the last because: {refused[-1].reason}",
+        hint="correct what the store is set to, or the follower in sync.yaml and `driftless apply`; then run again",
+    )
 
 
 class Quarantine:
@@ -88,3 +106,9 @@ class Quarantine:
         for key in keys:
             self._held.pop(key, None)
         self._keys = None
+
+
+def hold(quarantine: Quarantine, progress: Progress, sink: Sink, outcome: Outcome) -> None:
+    """Quarantine what was refused of a slice; durable when it returns. Raises as `stop_where_nothing_is_taken` does."""
+    stop_where_nothing_is_taken(progress, sink, outcome.applied)
+    quarantine.note(outcome)

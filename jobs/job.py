@@ -9,6 +9,7 @@ from driftless.errors import ConfigError, SourceError
 from driftless.generation import Generation
 from driftless.kafka import Kafka
 from driftless.registry import TopicLog, registered_log
+from driftless.since import known_since
 from driftless.sink import SinkContext
 from driftless.views.build import build_of
 from driftless.where import parse as parse_where
@@ -31,6 +32,8 @@ def make_job(config: Config, follower: str, generation: Generation, state: State
         raise ConfigError(f"followers.{follower}.{generation.kind}: {exc}") from None
     log, parse, shape, retention = (_of_view if generation.build else _of_table)(config, generation, state)
     options = kafka_options(kafka, follower)
+    if "headers" in parse:
+        options["includeHeaders"] = "true"
     source = LogSource(log.topic, options, tuple(parse), tuple(shape), log if generation.build else None)
     spec = SinkSpec(generation.kind, settings, context)
     countable = not store.expires
@@ -61,7 +64,9 @@ def _of_table(config: Config, generation: Generation, state: State) -> _Log:
     log = whole.upto(generation.epoch)
     keep = None if generation.where is None else log_filter(parse_where(generation.where), generation.table)
     unavailable = names.unavailable(config.name)
-    parse, shape = writes_sql(generation.table, generation.fields, log, keep, unavailable=unavailable)
+    since = known_since(state, root, generation.epoch)
+    since = {column.name: since[column.name] for column in generation.table.columns if column.name in since}
+    parse, shape = writes_sql(generation.table, generation.fields, log, keep, unavailable=unavailable, since=since)
     captured = config.source.tables.get(root)
     return log, parse, shape, milliseconds(captured.retention if captured else "7d") / 1000
 

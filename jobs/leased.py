@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -306,8 +307,10 @@ def shown(worker: Worker) -> Iterator[None]:
             _log.error("%s: stopped: Spark's JVM has ended", worker.group)
     except Exception as exc:  # noqa: BLE001
         if not stopped():
-            _log.exception("%s: stopped by an error that is not provided for", worker.group)
-            progress.error = SyncError(f"{type(exc).__name__}: {exc}", hint="this is a defect of driftless")
+            what = f"{type(exc).__name__}, an error that is not provided for"
+            # Its own words may quote a row.
+            _log.error("%s: stopped: %s\n%s", worker.group, what, "".join(traceback.format_tb(exc.__traceback__)))
+            progress.error = SyncError(what, hint="this is a defect of driftless; the log of the run says where")
             progress.state = "failed"
     finally:
         progress.changed.set()

@@ -8,7 +8,7 @@ and they are read again with the expressions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -22,7 +22,7 @@ from driftless.registry import TopicLog
 from driftless.table import Column, Table
 from driftless.types import rule_of
 from driftless.version import OFFSET_BITS
-from jobs.decode import DAYS, MICROS, Scale
+from jobs.decode import DAYS, MICROS, Scale, member
 from jobs.rows import FIXED, is_plain
 
 # Their stubs know fewer arguments than the functions take.
@@ -65,16 +65,21 @@ class _Form:
         return texts if self.json else _quoted(texts)
 
 
-def plain_rows(table: Table, log: TopicLog, unavailable: str) -> PlainRows | None:
-    """None where a column is of a type that only Spark's expressions decode. `unavailable`: as of `rows_sql`."""
+def plain_rows(
+    table: Table, log: TopicLog, unavailable: str, since: Mapping[str, int] | None = None
+) -> PlainRows | None:
+    """None where a column is of a type that only Spark's expressions decode. What else is given is as of `rows_sql`."""
     forms = {column.name: form for column in table.columns if (form := _form(column)) is not None}
-    return PlainRows(table, log, forms, unavailable) if len(forms) == len(table.columns) else None
+    return PlainRows(table, log, forms, unavailable, since or {}) if len(forms) == len(table.columns) else None
 
 
 class PlainRows:
     """The rows of one table. Has no state, so any thread may use it."""
 
-    def __init__(self, table: Table, log: TopicLog, forms: dict[str, _Form], unavailable: str) -> None:
+    def __init__(
+        self, table: Table, log: TopicLog, forms: dict[str, _Form], unavailable: str, since: Mapping[str, int]
+    ) -> None:
+        self._since = {name: known for name, known in since.items() if name in forms}
         self._log = log
         self._forms = forms
         self._texts = frozenset(column.name for column in table.columns if is_plain(column))
@@ -98,6 +103,8 @@ class PlainRows:
         if self._unavailable and pc.any(pc.match_substring(values, self._unavailable)).as_py():
             raise _UnusualError
         rows = _parsed(values.fill_null("{}"), self._forms)
+        for name, known in self._since.items():
+            _check_present(name, known, rows[name], values, records["headers"])
         cells = [self._cell(name, form, rows[name]) for name, form in self._forms.items()]
         fixed = {
             "partition": records["partition"],
@@ -123,6 +130,19 @@ class PlainRows:
             return next(iter(texts.values()))
         parts = [self._key[name].as_json(text) for name, text in texts.items()]
         return pc.binary_join_element_wise("[", pc.binary_join_element_wise(*parts, ","), "]", "")
+
+
+def _check_present(name: str, known: int, cells: _Values, values: _Values, headers: _Values) -> None:
+    """As `absent_sql` does."""
+    if cells.null_count == values.null_count:  # of deletes alone
+        return
+    nulls = pc.and_(cells.is_null(), values.is_valid())
+    absent = pc.and_(nulls, pc.invert(pc.fill_null(pc.match_substring(values, member(name)), True)))
+    if known and pc.any(absent).as_py():
+        changed = pc.fill_null(_header(headers, "lsn").cast(pa.string()).cast(pa.int64()), 0)
+        absent = pc.and_(absent, pc.greater(changed, known))
+    if pc.any(absent).as_py():
+        raise _UnusualError
 
 
 def versions(log: TopicLog, partitions: Any, offsets: Any) -> _Values:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driftless.registry import TopicLog
 from driftless.table import Column, Table
 from driftless.types import rule_of
-from jobs.decode import BROKEN, LACKING, cell_sql, column_of, key_sql, lacking_sql, row_schema, value_sql, version_sql
+from jobs.decode import (
+    BROKEN,
+    LACKING,
+    absent_sql,
+    cell_sql,
+    column_of,
+    columns_for_absent,
+    key_sql,
+    lacking_sql,
+    row_schema,
+    value_sql,
+    version_sql,
+)
 from jobs.sqltext import literal, quote
 
 FIXED = ("partition", "offset", "key", "version", "gate", "gone")
@@ -27,12 +40,13 @@ class RowsSql:
     plain: frozenset[int]
 
 
-def rows_sql(table: Table, log: TopicLog, *, unavailable: str = "") -> RowsSql:
+def rows_sql(table: Table, log: TopicLog, *, unavailable: str = "", since: Mapping[str, int] | None = None) -> RowsSql:
     """The rows of a table's log.
 
     `gate`: where the transaction before the row's own ended in the source's log: what has read the end of a later one
     has every row of it. -1 for a row that was read by a snapshot, which is of no transaction. A record that cannot be
-    decoded fails the batch with its place. `table`: with the columns that are wanted, and the key's.
+    decoded fails the batch with its place. `table`: with the columns that are wanted, and the key's. `since`: as of
+    `writes_sql`.
     """
     keys = [column_of(table, name) for name in table.key]
     parse = [
@@ -46,6 +60,7 @@ def rows_sql(table: Table, log: TopicLog, *, unavailable: str = "") -> RowsSql:
         f"{_header('seq', 'size(headers) - 1')} AS seq",
         "`partition`",
         "`offset`",
+        *columns_for_absent(since or {}),
     ]
     missing = " OR ".join(f"k.{quote(name)} IS NULL" for name in table.key)
     broken = (
@@ -53,6 +68,11 @@ def rows_sql(table: Table, log: TopicLog, *, unavailable: str = "") -> RowsSql:
         "raise_error(concat(place, ': the row cannot be decoded: the table may have changed'))"
     )
     lacking = f"lacking, raise_error(concat(place, ': {LACKING}'))"
+    absent = absent_sql(table.columns, since or {})
+    gone = "gone"
+    if absent:
+        cases = " ".join(f"WHEN {is_absent} THEN {raised}" for is_absent, raised in absent)
+        gone = f"CASE WHEN gone THEN gone {cases} ELSE gone END"
     shape = [
         "`partition`",
         "`offset`",
@@ -62,7 +82,7 @@ def rows_sql(table: Table, log: TopicLog, *, unavailable: str = "") -> RowsSql:
         # The first of `["123","456"]`; `[null,"456"]` before any transaction has ended.
         "CASE WHEN op = 'r' THEN -1L "
         "ELSE coalesce(try_cast(substring_index(substring(seq, 3), '\"', 1) AS BIGINT), 0L) END AS gate",
-        f"if({broken}, if({lacking}, gone)) AS gone",
+        f"if({broken}, if({lacking}, {gone})) AS gone",
         *(f"{_cell(table, column.name)} AS c{number}" for number, column in enumerate(table.columns)),
     ]
     plain = frozenset(number for number, column in enumerate(table.columns) if is_plain(column))

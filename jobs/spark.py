@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from driftless.errors import ConfigError
@@ -104,6 +105,8 @@ def session(
         options = archive if java_options is None else java_options
         more = os.environ.get(JAVA_OPTIONS, "")
         settings["spark.driver.extraJavaOptions"] = f"-XX:+UseSerialGC {_JIT} {logging} {options} {more}"
+    # It would write the values that an error of Spark quotes into the log.
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     interrupt = signal.getsignal(signal.SIGINT)
     try:
         context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))

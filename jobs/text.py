@@ -10,6 +10,7 @@ from itertools import count
 
 from driftless.table import Column
 from driftless.types import text_form
+from jobs.sqltext import SEVERAL, refuse
 
 _names = count()
 
@@ -94,7 +95,7 @@ def _array(column: Column, text: str) -> str:
     name = f"v{next(_names)}"
     value = bound(_unquoted(name, r"(?s)\\(.)"), lambda element: _scalar(column, element))
     shown = f"transform({elements}, {name} -> CASE WHEN {name} = 'NULL' THEN 'null' ELSE {value} END)"
-    several = "raise_error('an array of several dimensions inside of a composite')"
+    several = refuse(column.name, SEVERAL)
     return (
         f"CASE WHEN {inner} = '' THEN '[]' WHEN {inner} LIKE '{{%' THEN {several} "
         f"ELSE concat('[', array_join({shown}, ','), ']') END"

@@ -61,6 +61,11 @@ class Verdict:
     forbidden: str = ""
 
 
+def is_bulk_answer(answer: str) -> bool:
+    """Whether a server has judged each item: `errors` is asked for, and comes first."""
+    return answer.startswith('{"errors":')
+
+
 def judge(answer: Mapping[str, Any], writes: pa.RecordBatch) -> Verdict:
     """Judge each item by itself: a version conflict is a stale write, a busy server is asked again, a bad document is
     rejected, and none of them says anything about its neighbours.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,8 @@ AWAY = "Is the server running, and is `url` right?"
 WRONG_URL = "Is `url` that of an OpenSearch server?"
 _NO_TLS = ("WRONG_VERSION_NUMBER", "wrong version number", "RECORD_LAYER_FAILURE", "record layer failure")
 BUSY = frozenset({408, 429, 500, 502, 503, 504})
+TOO_LARGE = 413
+"""The one answer of OpenSearch's that may have no body."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class Server:
         if not is_whole(status, headers):
             raise SinkUnavailable(f"OpenSearch at {self.address} does not answer {where} to the end")
         if status < 300 or status in ok:
+            if status != TOO_LARGE and not _is_json(headers):
+                raise stranger(where, status)
             return status, answer
         if status in BUSY:
             raise SinkUnavailable(f"OpenSearch answers {where} with {status} {error_type(answer)}")
@@ -151,6 +155,18 @@ class _Connection(Urllib3HttpConnection):
 
     def log_request_fail(self, *_: Any, **__: Any) -> None:
         pass
+
+
+def _is_json(headers: Mapping[str, str]) -> bool:
+    return headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+
+
+def stranger(where: str, status: int) -> SinkUnavailable:
+    """An answer that OpenSearch does not give: it says nothing about documents, and is another one tomorrow."""
+    return SinkUnavailable(
+        f"{where} is answered with {status} by something that is not OpenSearch",
+        hint="A proxy or firewall on the way answers in its place: let requests through, or correct `url`.",
+    )
 
 
 def error_type(answer: str) -> str:

@@ -19,13 +19,13 @@ from driftless.errors import SinkMisconfigured, SinkUnavailable
 from driftless.sink import Applied, Progress, SinkContext, in_silence
 from sinks import HORIZON_SECONDS, SinkConfig, Unfit, drop_of_live
 from sinks._arrow import slices
-from sinks._opensearch_bulk import ANSWER, Verdict, bulk_body, judge, reject
+from sinks._opensearch_bulk import ANSWER, Verdict, bulk_body, is_bulk_answer, judge, reject
 from sinks._opensearch_checkpoint import Checkpoints
 from sinks._opensearch_faithful import OVERRIDES, ROUTING, Faithful, flatten
 from sinks._opensearch_id import document_ids
 from sinks._opensearch_mapping import mapping_notes
 from sinks._opensearch_read import read, scan
-from sinks._opensearch_server import Server, error_type
+from sinks._opensearch_server import TOO_LARGE, Server, error_type, stranger
 from sinks._retry import attempts
 
 # Settings that would break a guarantee, with what they would break.
@@ -267,25 +267,27 @@ class OpenSearchSink:
         return sum((piece.result() for piece in sent), Applied())
 
     def _send(self, generation: int, writes: pa.RecordBatch) -> Applied:
-        done, why = Applied(), ""
+        done, why, hint = Applied(), "", ""
         for _ in attempts(self._config.retry_seconds):
             try:
                 verdict = self._bulk(generation, writes)
             except SinkUnavailable as busy:
-                why = str(busy)
+                why, hint = str(busy), busy.hint
                 continue
             done += Applied(verdict.written, verdict.stale, tuple(verdict.rejected))
             if not verdict.again:
                 return done
-            why = f"{len(verdict.again)} writes were refused for now: {', '.join(sorted(verdict.why))}"
+            why, hint = f"{len(verdict.again)} writes were refused for now: {', '.join(sorted(verdict.why))}", ""
             writes = writes.take(pa.array(verdict.again))
-        raise SinkUnavailable(f"{why}; tried for {self._config.retry_seconds:g} s")
+        raise SinkUnavailable(f"{why}; tried for {self._config.retry_seconds:g} s", hint=hint)
 
     def _bulk(self, generation: int, writes: pa.RecordBatch) -> Verdict:
         # The server waits for a shard half as long as we wait for the server: so it can still say which items it took.
         patience = f"{round(self._config.request_seconds * 500)}ms"
         path = f"/{self._writes(generation)}/_bulk?require_alias=true&timeout={patience}&filter_path={ANSWER}"
-        status, answer = self._server.once("POST", path, bulk_body(writes), ok={400, 404, 413})
+        status, answer = self._server.once("POST", path, bulk_body(writes), ok={400, 404, TOO_LARGE})
+        if status != TOO_LARGE and not (is_bulk_answer(answer) if status == 200 else error_type(answer)):
+            raise stranger(f"POST {path.partition('?')[0]}", status)
         if status == 200:
             verdict = judge(orjson.loads(answer), writes)
             if verdict.gone:
@@ -299,7 +301,7 @@ class OpenSearchSink:
         if status == 404:
             raise self._gone(generation, error_type(answer))
         if writes.num_rows == 1:
-            why = "the document is larger than the server takes" if status == 413 else error_type(answer)
+            why = "the document is larger than the server takes" if status == TOO_LARGE else error_type(answer)
             return Verdict(rejected=[reject(writes, 0, why)])
         # The request was refused as a whole, so nothing of it was written: find which part is to blame.
         half = writes.num_rows // 2

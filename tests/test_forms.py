@@ -11,7 +11,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from driftless.table import Column
-from tests.test_decode import ID, decode, table
+from jobs.decode import writes_sql
+from tests.both_ways import both_ways
+from tests.test_decode import ID, LOG, decode, table
 
 PAIR = (Column("n", "int4"), Column("a b", "text"))
 NESTED = Column(
@@ -140,3 +142,65 @@ def test_a_range_of_another_zone_stops(spark: SparkSession, kind: str, zone: str
 def test_what_is_no_hex_stops_instead_of_becoming_null(spark: SparkSession) -> None:
     with pytest.raises(PySparkException, match="carried by a wrong rule"):
         one(spark, Column("v", "ean13", own=True), "978-0-393-04002-9")
+
+
+DEEP = "[" * 1200 + "]" * 1200
+
+
+@pytest.mark.parametrize(
+    "text",
+    [DEEP, '{"n":' + "9" * 1200 + "}", '{"n":1e999999,"a":1,"a":2}', '{"a":"\\u0000"}', '{"a":"\\ud800","a":2}'],
+    ids=["deep", "digits", "huge", "zero", "half a pair"],
+)
+def test_json_that_spark_cannot_take_apart_is_carried_as_it_is(spark: SparkSession, text: str) -> None:
+    t = table(ID, Column("v", "json"))
+    parse, shape = writes_sql(t, {"v": "v"}, LOG)
+    value = json.dumps({"id": 1, "v": text}).encode()
+    writes = both_ways(spark, parse, shape, [(b'{"id":1}', value, None, 0, 0)])
+    assert writes["document"].to_pylist() == [f'{{"v":{text}}}']
+
+
+@pytest.mark.parametrize(
+    ("kind", "element"),
+    [("text", "[Ljava.lang.String;@67650887"), ("uuid", "[Ljava.util.UUID;@1f"), ("jsonb", "[[Ljava.lang.String;@1")],
+)
+def test_an_array_that_debezium_makes_up_is_refused_with_its_column(
+    spark: SparkSession, kind: str, element: str
+) -> None:
+    with pytest.raises(PySparkException, match="this value is not carried: column v: an array of several dimensions"):
+        one(spark, Column("v", kind, array=True), [element, element])
+
+
+@pytest.mark.parametrize("kind", ["int4", "bool", "float8", "date", "timestamp", "timestamptz", "bytea", "citext"])
+def test_an_array_of_which_debezium_leaves_nulls_is_refused(spark: SparkSession, kind: str) -> None:
+    with pytest.raises(PySparkException, match="column v: an array of several dimensions, or of nothing but nulls"):
+        one(spark, Column("v", kind, array=True, own=kind == "citext"), [None, None])
+    assert one(spark, Column("v", kind, array=True, own=kind == "citext"), []) == []
+    assert one(spark, Column("v", kind, array=True, own=kind == "citext"), None) is None
+
+
+def test_a_text_that_only_looks_like_a_bracket_is_a_text(spark: SparkSession) -> None:
+    texts = ["[L", "[Ljava", "x[Ljava.lang.String;@1", None, "[1,2)"]
+    assert one(spark, Column("v", "text", array=True), texts) == texts
+
+
+def test_a_record_without_a_column_that_it_must_have_stops(spark: SparkSession) -> None:
+    """What came later may be missing from what was written before; what was there from the start may not."""
+    t = table(ID, Column("a", "text"), Column("größe", "int4"), Column("old", "text"))
+    parse, shape = writes_sql(t, {c.name: c.name for c in t.columns}, LOG, since={"id": 0, "a": 0, "größe": 100})
+    whole = {"id": 1, "a": None, "größe": None, "old": None}
+    early, late = [("lsn", b"100")], [("lsn", b"101")]
+
+    def read(lacking: str, headers: list[tuple[str, bytes]] | None) -> list[object]:
+        row = {name: value for name, value in whole.items() if name != lacking}
+        value = json.dumps(row, ensure_ascii=False).encode()
+        records = [(b'{"id":1}', value, headers, 1, 7), (b'{"id":2}', None, headers, 1, 8)]
+        return both_ways(spark, parse, shape, records)["document"].to_pylist()
+
+    text = json.dumps(whole, separators=(",", ":"), ensure_ascii=False)
+    for lacking, headers in (("", late), ("old", late), ("größe", early), ("größe", None)):
+        assert read(lacking, headers) == [text, None]
+    for lacking in ("a", "größe"):
+        said = f"shop.public.t/1/7: the row has no column {lacking}, which was renamed or dropped"
+        with pytest.raises(PySparkException, match=said):
+            read(lacking, late)

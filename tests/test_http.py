@@ -11,7 +11,10 @@ import pytest
 
 from connectors.connect import Connect
 from driftless.errors import SinkUnavailable, SourceError, SourceUnavailable
+from driftless.sink import SinkContext
+from sinks import open_sink
 from sinks._opensearch_server import Server
+from tests.store_case import upsert, writes
 
 BODY = b'{"took":12,"errors":false}'
 PLAIN = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 26\r\n\r\n" + BODY
@@ -77,3 +80,26 @@ def test_a_connect_that_sleeps_is_waited_for_no_longer_than_asked() -> None:
         connect = Connect(f"http://127.0.0.1:{listener.getsockname()[1]}", patience=0.2)
         with pytest.raises(SourceUnavailable, match="cannot be reached"):
             connect.state("shop")
+
+
+STRANGERS = {
+    "a page": (400, "text/html", b"<html><h1>400 Bad Request</h1> SECRET</html>"),
+    "JSON": (400, "application/json", b'{"message":"no route SECRET"}'),
+    "another page": (404, "text/html", b"<html>not found</html>"),
+    "a portal": (200, "text/html", b"<html>please log in</html>"),
+    "its own JSON": (200, "application/json; charset=utf-8", b'{"message":"welcome"}'),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGERS)
+def test_who_answers_in_the_place_of_opensearch_has_no_document_quarantined(kind: str) -> None:
+    status, content, body = STRANGERS[kind]
+    head = f"HTTP/1.1 {status} X\r\ncontent-type: {content}\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+    with answering([head + body]) as url:
+        config = {"url": url, "index": "products", "retry_seconds": 0}
+        sink = open_sink("opensearch", config, SinkContext("shop", "product-search", ("id",)))
+        with pytest.raises(SinkUnavailable, match=f"is answered with {status} by something that is not") as raised:
+            sink.apply(1, writes(*(upsert(str(n), n, {"n": n}) for n in range(1, 50))))
+        sink.close()
+    assert "`url`" in raised.value.hint
+    assert "SECRET" not in str(raised.value)

@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 
 from driftless.errors import OutOfMemory, SourceUnavailable
 from driftless.kafka import Offsets
-from jobs.apply import read_slice, spark_error
+from jobs.apply import read_slice
 from jobs.bounded import Bounded
 from jobs.fitting import SLICE_BYTES, fitting
+from jobs.meaning import spark_error
 from jobs.memory import no_memory
 from jobs.records import POLL_BYTES, READ_BYTES, Records
 from jobs.steps import planning

@@ -33,6 +33,7 @@ from jobs.apply import (
 )
 from jobs.decode import documents_sql
 from jobs.documents import Documents
+from jobs.salvage import salvage_of
 from jobs.tail import Tail
 from sinks import open_sink
 from stack import Endpoints
@@ -76,7 +77,7 @@ class View:
         producer.abort_transaction(30) if abort else producer.commit_transaction(30)
 
     def log(self, large: Documents | None) -> LogReader:
-        return LogReader(self.spark, self.source, Tail(self.spark), large)
+        return LogReader(self.spark, self.source, Tail(self.spark), large, salvage_of(self.spark, self.source))
 
     def by_job(self, end: Offsets) -> pa.Table:
         return read_slice(self.spark, self.source, {0: 0, 1: 0}, end).toArrow()

@@ -69,6 +69,10 @@ def test_different_values_have_different_ones(one: Any, other: Any, seed: int) -
     assert (canonical(left) == canonical(right)) is same(parse(left), parse(right))
 
 
+DEEP = "[" * 1200 + '1.50,{"a":0,"b":"é]"}' + "]" * 1200
+"""Deeper than a parser of Python's goes."""
+
+
 @pytest.mark.parametrize(
     ("left", "right"),
     [
@@ -82,6 +86,8 @@ def test_different_values_have_different_ones(one: Any, other: Any, seed: int) -
         ("1e-7", "0.00000010"),
         ('"\\u00e9"', '"é"'),
         ('{"b":[1.50],"a":1.00}', '{ "a": 1, "b": [1.5] }'),
+        (DEEP, DEEP.replace(",", " , ").replace("1.50", "1.5")),
+        (DEEP, DEEP.replace('"a":0,"b":"é]"', '"b":"\\u00e9]","a":7,"a":0')),
     ],
 )
 def test_the_same_value(left: str, right: str) -> None:
@@ -101,6 +107,9 @@ def test_the_same_value(left: str, right: str) -> None:
         ("0.1", "0.1000000000000000055511151231257827"),
         ("12345678901234567890.10", "12345678901234567890.11"),
         ("1e-9999", "0"),
+        (DEEP, DEEP.replace("1.50", "1.51")),
+        (DEEP, DEEP.replace('"b"', '"c"')),
+        (DEEP, f"[{DEEP}]"),
     ],
 )
 def test_another_value(left: str, right: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from driftless import names
@@ -60,8 +60,11 @@ class Subjects:
         # Every topic whose records tell where a transaction ended.
         self._beside = {names.message_topic(config.name): 1, **{log.topic: log.partitions for log in logs}}
 
-    def add(self, follower: str, generation: Generation) -> None:
-        """Have a follower's generation compared. Raises SourceError where it can never be right."""
+    def add(self, follower: str, generation: Generation, *, live: bool = False) -> None:
+        """Have a follower's generation compared. Raises SourceError where it can never be right.
+
+        `live`: as the one that readers see; where they do not, that is its trouble.
+        """
         if overtaken(generation, self._state):
             raise SourceError(
                 f"{follower}: generation {generation.number} is of an older epoch of the log: it holds what is gone",
@@ -75,7 +78,10 @@ class Subjects:
             same_topic(self._control.kafka, job.log)
             made = self._built if generation.build else self._plain
             self.groups[alike] = made(generation, job.log, History(self._spark, job.source))
-        self.groups[alike].subject.targets.append(self._target(follower, generation, job.spec))
+        target = self._target(follower, generation, job.spec)
+        target.live = live
+        target.look_at_readers()
+        self.groups[alike].subject.targets.append(target)
 
     def _plain(self, generation: Generation, log: TopicLog, history: History) -> Group:
         table = generation.table
@@ -87,6 +93,7 @@ class Subjects:
                 select(view),
                 log,
                 history,
+                careful=select(view, careful=True),
                 beside=self._beside,
                 overtaken=lambda state: overtaken(generation, state),
                 again=self._read_again(view),
@@ -104,6 +111,7 @@ class Subjects:
             select(build.view),
             log,
             history,
+            careful=select(build.view, careful=True),
             skips=True,
             overtaken=lambda state: overtaken(generation, state),
             builders=Builders(self._control, build.view.name, build.number, build.view.shards, self._seconds),
@@ -127,9 +135,17 @@ class Subjects:
         history = History(self._spark, LogSource(log.topic, options, tuple(parse), tuple(shape)))
         view = _one_table(name, table, fields, None)
         subject = Subject(
-            name, "table-log", select(view), log, history, beside=self._beside, again=self._read_again(view)
+            name,
+            "table-log",
+            select(view),
+            log,
+            history,
+            careful=select(view, careful=True),
+            beside=self._beside,
+            columns=frozenset(fields),
+            again=self._read_again(view),
         )
-        self.tables[name] = replace(subject, columns=frozenset(fields))
+        self.tables[name] = subject
 
     def _read_again(self, view: View) -> Callable[[Sequence[str]], None]:
         return lambda keys: self._again(view.root.table, with_keys(view, keys))

@@ -65,6 +65,9 @@ def verify(
         float, typer.Option("--timeout", help="Seconds that a follower may take to apply what is committed.", min=1)
     ] = 300,
     repair: Annotated[bool, typer.Option("--repair", help="Mend the stage that is wrong, and look again.")] = False,
+    allow_quarantined: Annotated[
+        bool, typer.Option("--allow-quarantined", help="Documents in quarantine do not speak against a follower.")
+    ] = False,
     continuous: Annotated[
         bool, typer.Option("--continuous", help="Again and again, until Ctrl-C, at 2,000 rows/s if not told otherwise.")
     ] = False,
@@ -77,8 +80,8 @@ def verify(
 ) -> None:
     """Compare every document with the source at one exact position, while everybody goes on writing.
 
-    Says which stage is the first that differs: the log of a table, of a view, or the follower. Exits 1 when anything
-    differs, or could not be compared.
+    Compares the generation that readers see, under their own names. Says which stage is the first that differs: the log
+    of a table, of a view, or the follower. Exits 1 when anything differs, is quarantined, or could not be compared.
 
     Example: `driftless verify`
 
@@ -107,6 +110,7 @@ def verify(
         resume,
         continuous,
         memory,
+        allow_quarantined,
     )
     if not continuous:
         reports = _verify(config, asked)
@@ -147,6 +151,7 @@ class _Asked:
     resume: bool
     continuous: bool
     memory: str
+    allowed: bool
 
 
 def _verify(config: Config, asked: _Asked) -> list[Report]:
@@ -167,6 +172,9 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
     control = control_of(config)
     state = control.read()
     wanted = {name: _generation(state, name, asked.generation) for name in asked.names}
+    standing = dict(_standing(state, wanted, control.now()))
+    if len(standing) == len(wanted):
+        return list(standing.values())
     with ExitStack() as ending:
         source = ending.enter_context(Postgres(config.source.dsn))
         kept = ending.enter_context(_kept(config, asked, wanted))
@@ -182,7 +190,8 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
         again = Snapshots(config.name, source, control.kafka, connect, say).again
         subjects = Subjects(config, control, state, spark, again, asked.timeout)
         for name in asked.names:
-            subjects.add(name, wanted[name])
+            if name not in standing:
+                subjects.add(name, wanted[name], live=asked.generation is None)
         every = [*subjects.tables.values(), *(group.subject for group in subjects.groups.values())]
         places = {id(subject): number for number, subject in enumerate(every)}
 
@@ -191,30 +200,44 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
             means = Means(control.kafka, taken, reached, place, asked.source_rate, asked.follower_rate, say, steps)
             try:
                 proof = Proof(subject, means)
-                verdict = proof.run()
+                verdict = proof.run() if not subject.idle else Verdict()
                 if asked.values:
                     proof.look(asked.samples)
                 if asked.repair:
                     proof.mend()
+                for target in subject.targets:
+                    target.look_at_readers(meanwhile=True)
                 return verdict
             finally:
                 for target in subject.targets:
                     target.sink.close()
 
         left = {name: group for name, group in subjects.groups.items() if not _done(group, kept)}
-        above = {table for group in left.values() for table in group.tables}
+        above = {table for group in left.values() if not group.subject.idle for table in group.tables}
         upstream = {name: (table, prove(table)) for name, table in subjects.tables.items() if name in above}
         for group in left.values():
             begun = time.monotonic()
             verdict = prove(group.subject)
             for target in group.subject.targets:
-                tables = [upstream[name] for name in group.tables]
-                made = report(group.subject, target, verdict, tables, asked.samples)
+                tables = [upstream[name] for name in group.tables if name in upstream]
+                made = report(group.subject, target, verdict, tables, asked.samples, allowed=asked.allowed)
                 made.seconds = time.monotonic() - begun
                 kept.done(made)
                 if made.in_sync:
                     control.write(proven(made))
-        return [kept.reports[name] for name in asked.names]
+        return [standing.get(name) or kept.reports[name] for name in asked.names]
+
+
+def _standing(state: State, wanted: Mapping[str, Generation], now: float) -> Iterator[tuple[str, Report]]:
+    """Those that will not apply a position by themselves, so that nothing could be proven: this is said first."""
+    from driftless.verify.reached import why_it_stands
+    from driftless.verify.report import Report
+
+    for name, generation in wanted.items():
+        why = why_it_stands(state, name, generation.number, now)
+        if why:
+            say(f"{name}: not compared: {why}")
+            yield name, Report(name, generation.number, generation.view, trouble=why)
 
 
 @contextmanager

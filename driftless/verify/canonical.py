@@ -6,6 +6,7 @@ Numbers are told apart by decimal value, never as floats, and from texts that lo
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -36,7 +37,32 @@ def _unusual(text: str) -> bytes:
             "utf-8", "surrogatepass"
         )
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        return _deep(text)
+
+
+def _deep(text: str) -> bytes:
+    """However deep it is: from the inside out."""
+    open_: list[list[str]] = [[]]
+    for found in _TOKEN.finditer(text):
+        part = found[0].strip()
+        if part in ("[", "{"):
+            open_.append([part])
+        elif part in ("]", "}"):
+            first, *parts = open_.pop()
+            if (first, part) not in (("[", "]"), ("{", "}")) or not open_:
+                raise ValueError("brackets that do not match")
+            open_[-1].append(f"[{','.join(parts)}]" if part == "]" else _members(parts))
+        elif part not in (",", ":"):
+            open_[-1].append(json.dumps(_careful(part), ensure_ascii=False))
+    if len(open_) != 1 or len(open_[0]) != 1:
+        raise ValueError("this is no JSON")
+    return open_[0][0].encode("utf-8", "surrogatepass")
+
+
+def _members(parts: list[str]) -> str:
+    """Names and values in turn; of a name that comes twice the last counts."""
+    pairs = dict(zip(parts[::2], parts[1::2], strict=True))
+    return "{" + ",".join(f"{name}:{pairs[name]}" for name in sorted(pairs)) + "}"
 
 
 def _number(text: str) -> int | str:
@@ -66,6 +92,9 @@ def _from_decimal(text: str) -> int | str:
         return _number(minus + bare + "0" * exponent)
     padded = bare.rjust(1 - exponent, "0")
     return f"{_MARK}{minus}{padded[:exponent]}.{padded[exponent:]}"
+
+
+_TOKEN = re.compile(r'\s*(?:[\[\]{},:]|"(?:[^"\\]|\\.)*"|[^\s\[\]{},:"]+)', re.DOTALL)
 
 
 def _constant(text: str) -> Any:

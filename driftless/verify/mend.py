@@ -13,7 +13,7 @@ from driftless.sink import WRITES
 from driftless.verify.judge import AHEAD, EXTRA, ROWS
 from driftless.verify.spool import hashes
 from driftless.verify.stages import LogSpool
-from driftless.verify.subject import Builders, Subject, Target
+from driftless.verify.subject import UNREADABLE, Builders, Subject, Target
 from driftless.version import MAX_OFFSET, make_version
 
 _BATCH = 1_000
@@ -104,4 +104,4 @@ def _documents(subject: Subject, newest: Mapping[str, tuple[int, int]]) -> dict[
     for table in subject.history.read(begin, end):
         rows = zip(*(table.column(name).to_pylist() for name in ("key", "version", "document")), strict=True)
         found.update({key: text for key, version, text in rows if newest.get(key, (0, -1))[1] == version})
-    return found
+    return {key: text for key, text in found.items() if text is None or not text.startswith(UNREADABLE)}

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from driftless.errors import SinkUnavailable
+from driftless.errors import NoDocument, SinkUnavailable
 from driftless.kafka import Kafka, Offsets
 from driftless.verify import boundary, judge
+from driftless.verify.beyond import Beyond
 from driftless.verify.judge import Found
 from driftless.verify.mend import mend, mend_log, mend_view
 from driftless.verify.reached import Reached
@@ -45,6 +46,7 @@ LOG = ""
 class Verdict:
     """What was found of a subject. `wrong`: scope -> key -> problem, of judge.py; `more`: how many of each problem
     beyond those that are named. `unproven`: keys that changed at every cut, so that nothing is said of them.
+    `beyond`: keys of documents that the source cannot show, with the place of the value that is to blame.
     `mended`: what was wrong and is no more. `values`: of some keys, whose document is which, where that was asked.
     """
 
@@ -54,6 +56,7 @@ class Verdict:
     wrong: dict[str, dict[str, int]] = field(default_factory=dict)
     more: dict[str, Counter[int]] = field(default_factory=dict)
     unproven: set[str] = field(default_factory=set)
+    beyond: dict[str, str] = field(default_factory=dict)
     mended: dict[str, dict[str, int]] = field(default_factory=dict)
     values: dict[str, dict[str, str]] = field(default_factory=dict)
     cuts: int = 0
@@ -142,10 +145,10 @@ class Proof:
         keys = list(dict.fromkeys(key for some in wrong.values() for key in some))
         if not keys:
             return
-        with self._means.source.moment(self._means.report) as moment:
-            for page in moment.documents(subject.statement, keys):
+        with self._means.source.moment(self._means.report) as moment, suppress(NoDocument):
+            for page in moment.documents(subject.careful or subject.statement, keys, aside=True):
                 for key, text in page:
-                    values.setdefault(key, {})["source"] = text
+                    values.setdefault(key, {})["source"] = Beyond(moment).look(key, text)
         for target in subject.targets:
             shown = [] if target.trouble else wrong.get(LOG, []) + wrong.get(target.follower, [])
             for row in target.sink.read(target.generation, shown).to_pylist() if shown else []:
@@ -197,7 +200,7 @@ class Proof:
         for part in range(parts):
             log = self._history(cut, part=part, parts=parts)
             source = cut.source.load("hash", "canon", part=part, parts=parts)
-            found[LOG].append(self._without_held(judge.source_against_log(source, log), self._held))
+            found[LOG].append(self._judge_log(source, log))
             for target in targets:
                 if target.follower in items:
                     columns = _newest(items[target.follower].load("hash", *_ITEM, part=part, parts=parts))
@@ -257,8 +260,7 @@ class Proof:
             chosen = hashes(list(keys))
             log = self._history(cut, only=chosen)
             if scope == LOG:
-                found = judge.source_against_log(cut.source.load("hash", "canon", only=chosen), log)
-                found = self._without_held(found, self._held)
+                found = self._judge_log(cut.source.load("hash", "canon", only=chosen), log)
             elif scope in items:
                 target = next(target for target in self._subject.targets if target.follower == scope)
                 found = self._judge(target, _newest(items[scope].load("hash", *_ITEM)), log)
@@ -316,7 +318,8 @@ class Proof:
             if subject.beside:
                 first, last = boundary.find(means.kafka, log.topic, moment.lsn, lo, hi)
             self._log.read_on()
-            source = reading.result()
+            source, beyond = reading.result()
+            self._verdict.beyond |= beyond
         return _Cut(first, last, source)
 
     def _read_to_the_end(self) -> None:
@@ -341,6 +344,11 @@ class Proof:
     def _history(self, cut: _Cut, only: Hashes | None = None, part: int = 0, parts: int = 1) -> judge.History:
         columns = self._log.spool.load("hash", *_RECORD, only=only, part=part, parts=parts)
         return judge.History(columns, judge.zones(columns, cut.lo, cut.hi, MAX_OFFSET))
+
+    def _judge_log(self, source: dict[str, Any], log: judge.History) -> Found:
+        """What the source cannot show proves nothing; of what the log cannot tell, the followers' quarantine does."""
+        found = judge.source_against_log(source, log)
+        return self._without_held(found, self._held | {*self._verdict.beyond, *self._log.unreadable})
 
     def _judge(self, target: Target, items: dict[str, Any], log: judge.History) -> Found:
         epoch = self._subject.log.newest.number

@@ -88,7 +88,8 @@ class Reached:
                 state = self._reader.state
                 for target in waiting:
                     if not _has(state, target, lsn):
-                        target.trouble = _trouble(state, target, clock) or _ANEW * overtaken(state)
+                        why = why_it_stands(state, target.follower, target.generation, clock)
+                        target.trouble = why or _ANEW * overtaken(state)
             if now >= begun + self._seconds:
                 late = f"it has not applied {format_lsn(lsn)} within {self._seconds:.0f} s"
                 for target in waiting:
@@ -106,18 +107,18 @@ class Reached:
         return now
 
 
-def _fact(state: State, target: Target) -> dict[str, object]:
-    return state.get(f"follower/{target.follower}/{target.generation}") or {}
+def _fact(state: State, follower: str, generation: int) -> dict[str, object]:
+    return state.get(f"follower/{follower}/{generation}") or {}
 
 
 def _has(state: State, target: Target, lsn: int) -> bool:
-    applied = _fact(state, target).get("applied_lsn")
+    applied = _fact(state, target.follower, target.generation).get("applied_lsn")
     return applied is not None and parse_lsn(str(applied)) >= lsn
 
 
-def _trouble(state: State, target: Target, now: float) -> str:
-    """Why it will not get there by itself."""
-    name, fact = target.follower, _fact(state, target)
+def why_it_stands(state: State, name: str, generation: int, now: float) -> str:
+    """Why a follower will not apply a position by itself; empty where it may. `now`: the broker's time."""
+    fact = _fact(state, name, generation)
     if state.get(f"paused/{name}") is not None:
         return f"it is paused, so it stands where it is; `driftless resume {name}` first"
     if not is_running(state, name, now):
@@ -130,5 +131,5 @@ def _trouble(state: State, target: Target, now: float) -> str:
 
 
 def _lag(state: State, target: Target) -> str:
-    lag = _fact(state, target).get("lag_records")
+    lag = _fact(state, target.follower, target.generation).get("lag_records")
     return f"{target.follower}: waiting until it has applied the position" + (f", {lag:,} records to go" if lag else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,9 @@ DETAILS = {
 
 @dataclass
 class Report:
-    """One follower. `left`: what is still wrong, at any stage. `trouble`: why it was not compared."""
+    """One follower. `left`: what is still wrong, at any stage. `beyond`: documents that the source cannot show, so that
+    they cannot be compared. `allowed`: in sync in spite of what is quarantined. `trouble`: why it was not compared.
+    """
 
     name: str
     generation: int
@@ -33,6 +35,8 @@ class Report:
     counts: Counter[str] = field(default_factory=Counter)
     quarantined: int = 0
     unproven: int = 0
+    beyond: int = 0
+    allowed: bool = False
     stage: str | None = None
     samples: list[dict[str, Any]] = field(default_factory=list)
     trouble: str = ""
@@ -42,7 +46,12 @@ class Report:
 
     @property
     def in_sync(self) -> bool:
-        return not self.trouble and not self.left and not self.unproven
+        return not self.trouble and not self.left and not self.unproven and not self.beyond and not self._held
+
+    @property
+    def _held(self) -> int:
+        """Documents in quarantine, unless they are allowed."""
+        return 0 if self.allowed else self.quarantined
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -54,6 +63,7 @@ class Report:
             **{kind: self.counts[kind] for kind in ("missing", "extra", "different")},
             "quarantined": self.quarantined,
             "unproven": self.unproven,
+            "uncomparable": self.beyond,
             "repaired": self.repaired,
             "in_sync": self.in_sync,
             "stage": self.stage,
@@ -72,14 +82,20 @@ class Report:
         if self.in_sync and not self.repaired:
             return [f"{self.name}: in sync {at}: {self.follower_documents:,} documents{held}"]
         if not self.stage:
-            why = f"{self.unproven:,} documents changed whenever they were looked at; verify again"
-            return [f"{self.name}: not proven {at}: {why}"]
+            return [f"{self.name}: not in sync {at}: {'; '.join(self._open())}", *map(_line, self.samples)]
         counts = ", ".join(f"{self.counts[kind]:,} {kind}" for kind in ("missing", "extra", "different"))
         mended = f"; {self.repaired:,} repaired" if self.repaired else ""
-        first = (
-            f"{self.name}: DRIFT {at}: {counts} of {self.source_documents:,}{held}; first wrong: {self.stage}{mended}"
-        )
-        return [first, *(_line(sample) for sample in self.samples)]
+        first = f"{self.name}: DRIFT {at}: {counts} of {self.source_documents:,}; first wrong: {self.stage}{mended}"
+        return ["; ".join([first, *self._open()]), *map(_line, self.samples)]
+
+    def _open(self) -> Iterator[str]:
+        """What else speaks against it, and what to do."""
+        if self._held:
+            yield f"{self._held:,} quarantined (`driftless quarantine list {self.name}` names them)"
+        if self.beyond:
+            yield f"{self.beyond:,} cannot be compared, since Postgres cannot show them as jsonb"
+        if self.unproven:
+            yield f"{self.unproven:,} documents changed whenever they were looked at; verify again"
 
 
 def proven(report: Report) -> dict[str, dict[str, object] | None]:
@@ -96,11 +112,17 @@ def _line(sample: Mapping[str, Any]) -> str:
 
 
 def report(
-    subject: Subject, target: Target, verdict: Verdict, upstream: Sequence[tuple[Subject, Verdict]], samples: int
+    subject: Subject,
+    target: Target,
+    verdict: Verdict,
+    upstream: Sequence[tuple[Subject, Verdict]],
+    samples: int,
+    *,
+    allowed: bool = False,
 ) -> Report:
     """A follower's part of what was found. `upstream`: of the tables that its view is built from."""
     found = Report(target.follower, target.generation, subject.name, verdict.lsn, verdict.source_documents)
-    found.quarantined = len(target.held)
+    found.quarantined, found.allowed = len(target.held), allowed
     if target.trouble or target.follower not in verdict.documents:
         found.trouble = target.trouble or "it could not be read"
         return found
@@ -117,6 +139,9 @@ def report(
         samples,
         known=verdict.wrong.get(LOG, {}) | verdict.mended.get(LOG, {}),
     )
+    found.beyond = len(verdict.beyond)
+    for key, place in sorted(verdict.beyond.items())[: max(0, samples - len(found.samples))]:
+        found.samples.append({"key": key, "problem": "uncomparable", "stage": "source", "detail": place})
     return found
 
 

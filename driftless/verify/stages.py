@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
+from driftless.errors import NoDocument
 from driftless.kafka import Kafka, Offsets
+from driftless.verify.beyond import Beyond
 from driftless.verify.spool import ABSENT, ITEMS, LOG, SOURCE, Spool, hash_documents, hashes, save
 from driftless.verify.steps import Pace, Step
-from driftless.verify.subject import Moment, Subject, Target
+from driftless.verify.subject import UNREADABLE, Moment, Subject, Target
 from driftless.version import MAX_OFFSET
 
 
 def read_source(
     subject: Subject, moment: Moment, path: Path, pace: Pace, step: Step, keys: Sequence[str] | None = None
-) -> Spool:
-    """What the source shows; of these keys alone, where they are given."""
-    spool = Spool(path, SOURCE)
-    for page in moment.documents(subject.statement, keys):
+) -> tuple[Spool, dict[str, str]]:
+    """What the source shows, of these keys alone, where they are given; and which documents it cannot show: key -> the
+    place of the value.
+    """
+    spool, beyond = Spool(path, SOURCE), Beyond(moment)
+    for page in _pages(subject, moment, keys, beyond):
+        if page is None:
+            spool, step.done = Spool(path.with_name(f"{path.name}-again"), SOURCE), 0
+            continue
         names = [key for key, _ in page]
         canon = hash_documents(text for _, text in page)
         spool.append({"key": names, "hash": hashes(names), "canon": canon})
@@ -30,7 +37,21 @@ def read_source(
         pace(len(page))
     step.end()
     spool.close()
-    return spool
+    return spool, beyond.found
+
+
+def _pages(
+    subject: Subject, moment: Moment, keys: Sequence[str] | None, beyond: Beyond
+) -> Iterator[list[tuple[str, str]] | None]:
+    """Pages of documents. None: what was given so far is to be forgotten, since it is read again from the start."""
+    try:
+        yield from moment.documents(subject.statement, keys)
+    except NoDocument:
+        if not subject.careful:
+            raise
+        yield None
+        for page in moment.documents(subject.careful, keys, aside=True):
+            yield [(key, beyond.look(key, text)) for key, text in page]
 
 
 class LogSpool:
@@ -43,6 +64,8 @@ class LogSpool:
         self.spool = Spool(path, LOG, kept.get("parts", 0), kept.get("rows", 0))
         self.at: Offsets = {int(p): at for p, at in kept.get("at", subject.log.floor).items()}
         self.aliases: dict[str, str] = kept.get("aliases", {})
+        self.unreadable: dict[str, str] = kept.get("unreadable", {})
+        """Keys whose newest record is none that a document can be made of, with the reason."""
         self._subject = subject
         self._kafka = kafka
         self._step = step
@@ -59,6 +82,7 @@ class LogSpool:
         """What has been read so far, so that another process can go on from there."""
         self.spool.close()
         state = {"parts": self.spool.parts, "rows": self.spool.rows, "at": self.at, "aliases": self.aliases}
+        state["unreadable"] = self.unreadable
         save(self._path, {"log": _identity(self._subject), **state})
 
     def read_on(self) -> None:
@@ -87,8 +111,20 @@ class LogSpool:
         offsets, partitions = batch.column("version").to_numpy() & MAX_OFFSET, batch.column("partition").to_numpy()
         for p in set(partitions.tolist()):
             self.at[p] = max(self.at[p], int(offsets[partitions == p].max()) + 1)
+        self._note_unreadable(names, texts)
         self._note_aliases(cast(pa.StringArray, batch.column("key")))
         self._step.done += len(names)
+
+    def _note_unreadable(self, names: list[str], texts: list[str | None]) -> None:
+        bad = [place for place, text in enumerate(texts) if text is not None and text.startswith(UNREADABLE)]
+        if not bad and not self.unreadable:
+            return
+        for place, (name, text) in enumerate(zip(names, texts, strict=True)):
+            if bad and place == bad[0]:
+                self.unreadable[name] = str(text).removeprefix(UNREADABLE)
+                del bad[0]
+            else:
+                self.unreadable.pop(name, None)
 
     def _note_aliases(self, keys: pa.StringArray) -> None:
         for target in self._subject.targets:

@@ -10,6 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from driftless.control import State
+from driftless.errors import SinkMisconfigured
 from driftless.kafka import Offsets
 from driftless.registry import TopicLog
 from driftless.sink import Sink
@@ -23,7 +24,11 @@ class Moment(Protocol):
 
     def count(self, statement: str) -> int: ...
 
-    def documents(self, statement: str, keys: Sequence[str] | None = None) -> Iterator[list[tuple[str, str]]]: ...
+    def documents(
+        self, statement: str, keys: Sequence[str] | None = None, *, aside: bool = False
+    ) -> Iterator[list[tuple[str, str]]]: ...
+
+    def as_json(self, kind: str, text: str) -> str | None: ...
 
 
 class Builders(Protocol):
@@ -34,6 +39,10 @@ class Builders(Protocol):
     def doubt(self, keys: Sequence[str]) -> None: ...
 
     def fill(self) -> None: ...
+
+
+UNREADABLE = "\0unreadable: "
+"""Begins what a history gives in place of a document that cannot be made of its record; the reason follows."""
 
 
 class History(Protocol):
@@ -55,7 +64,8 @@ class Target:
     """One generation of a follower. `quarantined`: asks for the keys in quarantine; `held`: those that were told of.
     `keeps_text`: documents are read back byte by byte.
 
-    `expires`: documents go away by themselves. `trouble`: why it cannot be compared.
+    `expires`: documents go away by themselves. `live`: it is to be what readers see. `trouble`: why it cannot be
+    compared.
     """
 
     follower: str
@@ -65,12 +75,41 @@ class Target:
     held: frozenset[str] = frozenset()
     keeps_text: bool = True
     expires: bool = False
+    live: bool = False
     trouble: str = ""
+
+    def look_at_readers(self, *, meanwhile: bool = False) -> None:
+        """It has `trouble` afterwards where readers do not see it, by what the store says of their own names.
+
+        `meanwhile`: it was compared since the last look.
+        """
+        if not self.live or self.trouble:
+            return
+        try:
+            seen = self.sink.promoted()
+        except SinkMisconfigured as exc:
+            self.trouble = str(exc)
+            return
+        if seen == self.generation:
+            return
+        if meanwhile:
+            self.trouble = f"readers were switched to {_number(seen)} while it was compared; verify again"
+        else:
+            self.trouble = (
+                f"generation {self.generation} is what the control topic says that readers see, and its store shows "
+                f"them {_number(seen)}; `driftless status` says what goes on, `driftless promote {self.follower} "
+                f"--generation {self.generation}` switches them to it"
+            )
+
+
+def _number(generation: int | None) -> str:
+    return "none of its generations" if generation is None else f"generation {generation}"
 
 
 @dataclass(frozen=True)
 class Subject:
-    """`stage`: what the log is called in a report, `table-log` or `view-log`. `statement`: gives the source's side.
+    """`stage`: what the log is called in a report, `table-log` or `view-log`. `statement`: gives the source's side;
+    `careful`: the same where that ends at a value that cannot be shown (see driftless/views/sql.py).
 
     `beside`: topics, with how many partitions, whose records tell where transactions ended; none where the log's own do
     not. `skips`: the log need not tell every state of a document, as a view's. `overtaken`: whether the log has begun
@@ -84,6 +123,7 @@ class Subject:
     statement: str
     log: TopicLog
     history: History
+    careful: str = ""
     beside: Mapping[str, int] = field(default_factory=dict)
     skips: bool = False
     overtaken: Callable[[State], bool] = lambda _: False
@@ -92,3 +132,8 @@ class Subject:
     builders: Builders | None = None
     quarantined: Callable[[], frozenset[str]] = frozenset
     targets: list[Target] = field(default_factory=list)
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to compare: each of its followers has its trouble."""
+        return bool(self.targets) and all(target.trouble for target in self.targets)

@@ -6,6 +6,7 @@ hash where a foreign key has no index. `SETTINGS` must hold for the transaction.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator
 from itertools import count
 
@@ -26,9 +27,20 @@ _JSON_FORMS = {"numeric", "whole numeric", "float", "number", "json", "plain jso
 """Forms of driftless/types.py that are JSON text in the log already: so they are in a key of one column."""
 
 
-def select(view: View) -> str:
-    """`key` (the text of the root's key), `document` (jsonb); every row of the root that `where` admits."""
-    compiled = Compiled(view)
+DOUBT = f"driftless {secrets.token_hex(8)}"
+"""Of another process no row can know it: the member by which an object stands for a value, in place of that."""
+_DOUBTFUL = r"\\u(0000|[dD][89a-fA-F])|[eE][+-]?[0-9]{3}|[0-9]{255}"
+"""What `json` holds, and `jsonb` may not: a character 0, half of a pair, a number beyond all bounds."""
+
+
+def select(view: View, *, careful: bool = False) -> str:
+    """`key` (the text of the root's key), `document` (jsonb); every row of the root that `where` admits.
+
+    A value of type `json` that `jsonb` cannot hold ends the statement. `careful`: what might be such a one is given as
+    an object instead, with the value's text under the name DOUBT, its `type`, and the `table`, `column` and `key` of
+    its row.
+    """
+    compiled = Compiled(view, careful=careful)
     table = view.root.table
     rows = f"{quoted(table)} r"
     if view.where is not None:
@@ -46,29 +58,29 @@ def with_keys(view: View, keys: Iterable[str]) -> str:
 class Compiled:
     """The parts of a statement. How a relation is joined to the row above is `joined`, which may be done otherwise."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, *, careful: bool = False) -> None:
         self.view = view
+        self._careful = careful
         self._numbers = count(1)
 
     def key(self, alias: str) -> str:
-        table = self.view.tables[self.view.root.table]
-        values = [
-            sql_of(column, f"{alias}.{quoted_column(column.name)}") for column in map(self._root_column, table.key)
-        ]
+        return self._key(self.view.root.table, alias)
+
+    def _key(self, name: str, alias: str) -> str:
+        """The text of a row's key, of any table."""
+        columns = [self.view.column(name, key) for key in self.view.tables[name].key]
+        values = [sql_of(column, f"{alias}.{quoted_column(column.name)}") for column in columns]
         if len(values) == 1:
             # As jobs/decode.py has it, where the word NaN of a number keeps its quotes.
-            rule = rule_of(self._root_column(table.key[0]))
+            rule = rule_of(columns[0])
             as_json = rule is not None and rule.form in _JSON_FORMS
             return f"{values[0]}::text" if as_json else f"({values[0]} #>> '{{}}')"
         return "'[' || " + " || ',' || ".join(f"{value}::text" for value in values) + " || ']'"
 
-    def _root_column(self, name: str) -> Column:
-        return self.view.column(self.view.root.table, name)
-
     def rows(self, node: Node, source: str, alias: str) -> tuple[str, str]:
         """What to select from so that there is one row for each row of the node's table, and its document."""
         members = [
-            (name, sql_of(self.view.column(node.table, column), f"{alias}.{quoted_column(column)}"))
+            (name, self._value(node.table, self.view.column(node.table, column), alias))
             for name, column in node.fields.items()
         ]
         for below in node.relations:
@@ -76,6 +88,21 @@ class Compiled:
             source += self.joined(below, node, alias, number)
             members.append((below.name, f"coalesce(d{number}.d, '{'null' if below.kind == 'one' else '[]'}')"))
         return source, _object(members)
+
+    def _value(self, table: str, column: Column, alias: str) -> str:
+        value = f"{alias}.{quoted_column(column.name)}"
+        shown = sql_of(column, value)
+        if not self._careful or not _holds_json(column):
+            return shown
+        told = {
+            text_literal(DOUBT): f"{value}::text",
+            "'type'": f"pg_typeof({value})::text",
+            "'table'": text_literal(table),
+            "'column'": text_literal(column.name),
+            "'key'": self._key(table, alias),
+        }
+        instead = f"jsonb_build_object({', '.join(f'{name}, {said}' for name, said in told.items())})"
+        return f"CASE WHEN {value}::text ~ {text_literal(_DOUBTFUL)} THEN {instead} ELSE {shown} END"
 
     def joined(self, node: Node, parent: Node, above: str, number: int) -> str:
         """The join that gives a relation's part of the document as `d` of `d<number>`. `above`: the row above it."""
@@ -123,6 +150,10 @@ class Compiled:
         if order(column) is None:
             value = f"({sql_of(column, value)} #>> '{{}}') COLLATE \"C\""
         return f"{value}{_collation(column)}{' DESC' if sort.descending else ''}"
+
+
+def _holds_json(column: Column) -> bool:
+    return column.type == "json" or any(map(_holds_json, column.fields))
 
 
 def _object(members: list[tuple[str, str]]) -> str:

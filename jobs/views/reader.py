@@ -14,13 +14,15 @@ from pyspark.sql import SparkSession
 from driftless.kafka import Offsets
 from driftless.registry import TopicLog
 from driftless.table import Table
-from jobs.apply import DRIVER_OFFSETS, SPARK_ERRORS, Head, LogSource, spark_error
+from jobs.apply import DRIVER_OFFSETS, Head, LogSource
 from jobs.bounded import Bounded
 from jobs.leased import name_jobs
+from jobs.meaning import SPARK_ERRORS
 from jobs.plainlog import PlainLog
 from jobs.plainrows import PlainRows, plain_rows
 from jobs.records import READ_BYTES
 from jobs.rows import FIXED, rows_sql
+from jobs.salvage import first_unread
 from jobs.steps import FEW, planning
 from jobs.views.cuts import Cut
 from jobs.views.store import Partition, Row
@@ -50,12 +52,19 @@ class TableLog:
     decoded: PlainRows | None
 
     @classmethod
-    def of(cls, table: Table, log: TopicLog, options: Mapping[str, str], unavailable: str) -> TableLog:
-        """`table`: with the columns that the view reads. `options`: the Kafka source's."""
+    def of(
+        cls,
+        table: Table,
+        log: TopicLog,
+        options: Mapping[str, str],
+        unavailable: str,
+        since: Mapping[str, int] | None = None,
+    ) -> TableLog:
+        """`table`: with the columns that the view reads. `options`: the Kafka source's. `since`: as of `rows_sql`."""
         options = {**options, "includeHeaders": "true"}
-        rows = rows_sql(table, log, unavailable=unavailable)
+        rows = rows_sql(table, log, unavailable=unavailable, since=since)
         source = LogSource(log.topic, options, rows.parse, rows.shape)
-        return cls(table.full_name, log, source, rows.plain, plain_rows(table, log, unavailable))
+        return cls(table.full_name, log, source, rows.plain, plain_rows(table, log, unavailable, since))
 
 
 class Rows:
@@ -160,7 +169,7 @@ class Reader:
         try:
             reached, table = self._read(t, begin, end, room)
         except SPARK_ERRORS as exc:
-            raise spark_error(exc) from exc
+            raise first_unread(self._spark, t.source, begin, end, exc) from exc
         partitions, offsets, gates = (table[name].to_numpy() for name in _READ)
         stops, held = {p: min(end[p], reached[p]) for p in end}, set[int]()
         for p, stop in stops.items():

@@ -12,6 +12,7 @@ from driftless.errors import SourceError
 from driftless.generation import generations
 from driftless.registry import has_epoch, registered_log
 from driftless.request import Misunderstood, Request, old_answers, requests
+from driftless.since import known_since
 from driftless.views.build import Build, builds, progress_key
 from jobs.apply import kafka_options
 from jobs.keeper import Facts, Keeper
@@ -122,7 +123,8 @@ class Viewer(Leased[_Running]):
                 raise SourceError(f"the table {name} is not captured any more", hint="run `driftless plan`")
             log = log.upto(build.epochs[name])
             options = kafka_options(shared.kafka, f"view-{self.view}")
-            logs.append(TableLog.of(table, log, options, names.unavailable(pipeline)))
+            since = known_since(state, name, build.epochs[name])
+            logs.append(TableLog.of(table, log, options, names.unavailable(pipeline), since))
         path = shared.rows / pipeline / f"{self.view}-{build.number}.{self.shard}.rows"
         bygone = build.history != history(state)
         builder = Builder(build, logs, shared, path, self.lease.confirm, self.shard, bygone=bygone)

@@ -11,7 +11,9 @@ from typing import Any
 import psutil
 import psycopg
 import pytest
+import redis
 
+from sinks._redis_names import Names
 from tests.chain.conftest import MakePipeline, running
 from tests.chain.corrupt import InCache, InSearch, InTopic
 from tests.compare import OpenSearch, Redis, View
@@ -26,7 +28,8 @@ QUIET = 200
 """Rows of the table of things whose keys, from 1,000 on, no writer touches."""
 FIELDS = {
     "name", "generation", "lsn", "source_documents", "follower_documents", "missing", "extra", "different",
-    "quarantined", "unproven", "repaired", "in_sync", "stage", "samples", "pause_seconds", "seconds", "trouble",
+    "quarantined", "unproven", "uncomparable", "repaired", "in_sync", "stage", "samples", "pause_seconds", "seconds",
+    "trouble",
 }  # fmt: skip
 LIMIT = 20
 
@@ -96,7 +99,7 @@ def found(said: dict[str, Any]) -> dict[str, tuple[str, str]]:
 def test_what_is_right_is_in_sync(pipeline: Pipeline, source: psycopg.Connection) -> None:
     before = pipeline.lsn()
     source.execute("analyze")
-    done = pipeline.here("verify", "--json", "--source-rate", "100", seconds=400)
+    done = pipeline.here("verify", "--json", "--source-rate", "100", "--allow-quarantined", seconds=400)
     assert done.code == 0, (done.out, done.err)
     things = source.execute("select count(*) from things").fetchone()
     assert things is not None
@@ -113,6 +116,11 @@ def test_what_is_right_is_in_sync(pipeline: Pipeline, source: psycopg.Connection
         assert counted == (follower["source_documents"],)
         assert follower["follower_documents"] == follower["source_documents"] - follower["quarantined"]
     assert said["doc-search"]["quarantined"] == 1
+    done = pipeline.here("verify", "doc-search", seconds=200)
+    assert done.code == 1
+    assert re.search(
+        r"^doc-search: not in sync at .*: 1 quarantined \(`driftless quarantine list doc-search`", done.out
+    )
     assert not source.execute("select slot_name from pg_replication_slots where slot_name like '%verify%'").fetchall()
 
 
@@ -240,6 +248,26 @@ def test_an_open_transaction_is_named_and_not_waited_for_without_end(pipeline: P
     assert "Traceback" not in done.err
 
 
+@pytest.mark.usefixtures("job")
+def test_what_readers_see_is_what_is_compared(pipeline: Pipeline) -> None:
+    """By the stores' own word: a whole generation that no reader sees proves nothing."""
+    search, cache = pipeline.stores["pair-search"], pipeline.stores["pair-cache"]
+    assert isinstance(search, OpenSearch)
+    assert isinstance(cache, Redis)
+    alias = {"index": f"{search.index}-1", "alias": search.index}
+    search.call("POST", "/_aliases", {"actions": [{"remove": alias}]})
+    with redis.Redis.from_url(cache.url) as client:
+        name = Names(pipeline.name, "pair-cache").follower
+        client.hset(name, "promoted", "7")
+        said = verify(pipeline, "pair-search", "pair-cache", "token-cache", code=1)
+        client.hset(name, "promoted", "1")
+    search.call("POST", "/_aliases", {"actions": [{"add": {**alias, "is_write_index": False}}]})
+    assert "its store shows them none of its generations" in said["pair-search"]["trouble"]
+    assert "its store shows them generation 7" in said["pair-cache"]["trouble"]
+    assert said["token-cache"]["in_sync"]
+    assert [said[follower]["in_sync"] for follower in ("pair-search", "pair-cache")] == [False, False]
+
+
 @pytest.mark.soak
 def test_a_follower_that_stands_still_is_not_compared(pipeline: Pipeline) -> None:
     job = running(pipeline)
@@ -252,8 +280,10 @@ def test_a_follower_that_stands_still_is_not_compared(pipeline: Pipeline) -> Non
     assert job.stop() == 0
     done = pipeline.here("verify", "doc-search", seconds=200)
     assert done.code == 1
-    assert "doc-search: not compared: nobody runs it" in done.out
+    assert done.out.startswith("doc-search: not compared: nobody runs it")
     assert "driftless run doc-search" in done.out
+    assert done.err.startswith("doc-search: not compared: nobody runs it"), "before anything is read"
+    assert "reading" not in done.err
 
 
 @pytest.mark.soak

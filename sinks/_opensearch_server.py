@@ -15,6 +15,7 @@ from opensearchpy import SSLError, Urllib3HttpConnection
 from driftless.address import shown_url
 from driftless.errors import SinkMisconfigured, SinkUnavailable
 from driftless.http import is_whole
+from sinks._opensearch_bulk import is_bulk_answer
 from sinks._retry import attempts
 
 AWAY = "Is the server running, and is `url` right?"
@@ -102,6 +103,13 @@ class Server:
         if not isinstance(found, dict):
             raise SinkMisconfigured(f"The server at {self.address} is not OpenSearch", hint=WRONG_URL)
         return status, found
+
+    def bulk(self, path: str, body: bytes) -> tuple[int, str]:
+        """A bulk request: OpenSearch's answer on each item, or why it takes none of them (400, 404, TOO_LARGE)."""
+        status, answer = self.once("POST", path, body, ok={400, 404, TOO_LARGE})
+        if status != TOO_LARGE and not (is_bulk_answer(answer) if status == 200 else error_type(answer)):
+            raise stranger(f"POST {path.partition('?')[0]}", status)
+        return status, answer
 
     def index(self, alias: str) -> Index | None:
         """The one index behind an alias; None where there is no such alias. Cheap: no shard is asked."""

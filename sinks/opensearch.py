@@ -19,13 +19,13 @@ from driftless.errors import SinkMisconfigured, SinkUnavailable
 from driftless.sink import Applied, Progress, SinkContext, in_silence
 from sinks import HORIZON_SECONDS, SinkConfig, Unfit, drop_of_live
 from sinks._arrow import slices
-from sinks._opensearch_bulk import ANSWER, Verdict, bulk_body, is_bulk_answer, judge, reject
+from sinks._opensearch_bulk import ANSWER, Verdict, bulk_body, judge, reject
 from sinks._opensearch_checkpoint import Checkpoints
 from sinks._opensearch_faithful import OVERRIDES, ROUTING, Faithful, flatten
 from sinks._opensearch_id import document_ids
 from sinks._opensearch_mapping import mapping_notes
 from sinks._opensearch_read import read, scan
-from sinks._opensearch_server import TOO_LARGE, Server, error_type, stranger
+from sinks._opensearch_server import TOO_LARGE, Server, error_type
 from sinks._retry import attempts
 
 # Settings that would break a guarantee, with what they would break.
@@ -285,9 +285,7 @@ class OpenSearchSink:
         # The server waits for a shard half as long as we wait for the server: so it can still say which items it took.
         patience = f"{round(self._config.request_seconds * 500)}ms"
         path = f"/{self._writes(generation)}/_bulk?require_alias=true&timeout={patience}&filter_path={ANSWER}"
-        status, answer = self._server.once("POST", path, bulk_body(writes), ok={400, 404, TOO_LARGE})
-        if status != TOO_LARGE and not (is_bulk_answer(answer) if status == 200 else error_type(answer)):
-            raise stranger(f"POST {path.partition('?')[0]}", status)
+        status, answer = self._server.bulk(path, bulk_body(writes))
         if status == 200:
             verdict = judge(orjson.loads(answer), writes)
             if verdict.gone:

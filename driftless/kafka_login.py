@@ -120,19 +120,22 @@ def _wrong_protocol(said: str, config: KafkaConfig) -> SourceMisconfigured | Non
     place, security = _place(said, config), config.security
     protocol = security.protocol if security else "PLAINTEXT"
     wanted = security is not None and security.tls
+    if not _listens(place):
+        return None
     speaks_tls = _speaks_tls(place)
-    speaks_plain = not speaks_tls and _answers(place, None, _API_VERSIONS)
-    if wanted and speaks_plain:
-        what = f"Kafka at {place} does not speak TLS on this port, and `protocol` of kafka.security is {protocol}"
-        plain = "SASL_PLAINTEXT" if security and security.sasl else "PLAINTEXT"
-        return SourceMisconfigured(what, hint=f"is it the right port? without TLS, `protocol` is {plain}")
     if speaks_tls and not wanted:
         written = f"`protocol` of kafka.security is {protocol}" if security else "there is no kafka.security"
         hint = "set `protocol` of kafka.security to SASL_SSL, or to SSL where the brokers ask for no password"
         return SourceMisconfigured(f"Kafka at {place} speaks TLS on this port, and {written}", hint=hint)
     context = _any_certificate() if speaks_tls else None
+    if not _answers(place, context, _API_VERSIONS):
+        return None
     sasl = security is not None and security.sasl
-    if not sasl and _answers(place, context, _API_VERSIONS) and not _answers(place, context, _METADATA):
+    if wanted and not speaks_tls:
+        what = f"Kafka at {place} does not speak TLS on this port, and `protocol` of kafka.security is {protocol}"
+        plain = "SASL_PLAINTEXT" if sasl else "PLAINTEXT"
+        return SourceMisconfigured(what, hint=f"is it the right port? without TLS, `protocol` is {plain}")
+    if not sasl and not _answers(place, context, _METADATA):
         what = f"Kafka at {place} ends connections without a login, and `protocol` is {protocol}"
         hint = f"set `protocol` of kafka.security to {'SASL_SSL' if speaks_tls else 'SASL_PLAINTEXT'}"
         return SourceMisconfigured(what, hint=f"{hint}, with `mechanism`, `username` and `password`")
@@ -160,6 +163,12 @@ def _answers(place: str, context: ssl.SSLContext | None, request: bytes) -> bool
         with context.wrap_socket(plain) as wrapped:
             wrapped.sendall(request)
             return len(wrapped.recv(4)) == 4
+    return False
+
+
+def _listens(place: str) -> bool:
+    with suppress(OSError), _connected(place):
+        return True
     return False
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import socket
+import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -152,6 +155,22 @@ def test_what_java_is_refused_is_no_outage() -> None:
     assert isinstance(error, SourceMisconfigured)
     assert str(error) == "Spark's client of Kafka is refused: SSL handshake failed: PKIX path building failed"
     assert refusal("org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms expired") is None
+
+
+def test_who_takes_connections_and_ends_them_is_an_outage(files: Certificates) -> None:
+    """As a balancer without a broker behind it, or a broker that starts: nothing shows what it would have said."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        place = f"127.0.0.1:{listening.getsockname()[1]}"
+
+        def end_all() -> None:
+            with suppress(OSError):
+                while True:
+                    listening.accept()[0].close()
+
+        threading.Thread(target=end_all, daemon=True).start()
+        for security in (None, KafkaSecurity(protocol="SSL", ca=str(files.ca))):
+            with pytest.raises(SourceUnavailable, match=f"Kafka at {place} cannot be reached"):
+                Kafka(KafkaConfig(bootstrap=place, security=security)).log_in(0.1)
 
 
 # -- against a broker -----------------------------------------------------------------------------------------------

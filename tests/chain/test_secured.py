@@ -19,8 +19,8 @@ from tests.secured import PLAIN_USER, SCRAM_PASSWORD, SCRAM_USER, Secured
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
 
-ROWS, MORE = 60, 5000
-"""The second is more than the driver reads by itself: Spark's executors do."""
+ROWS, MORE = 60, 8000
+"""The second is more than is read by small slices: Spark's executors do."""
 LIMIT = 20
 SEARCH = "doc-search"
 REASON = "invalid credentials with SASL mechanism SCRAM-SHA-512"

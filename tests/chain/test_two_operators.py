@@ -13,6 +13,7 @@ SEEDS = seeds("operators", 1)
 
 
 @pytest.mark.server
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_readers_lose_nothing_whatever_two_operators_ask_for(

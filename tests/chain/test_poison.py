@@ -212,4 +212,4 @@ def test_a_view_stops_at_a_value_that_the_log_does_not_carry_and_names_its_row(p
     assert VALUE not in str(status)
     assert texts(pipeline, "tagged-cache") == before
     pipeline.wait("order-cache")
-    assert '{"j":50,"id":50}' in texts(pipeline, "order-cache")[0]
+    assert '{"id":50,"j":50}' in texts(pipeline, "order-cache")[0]

@@ -235,7 +235,8 @@ def test_a_run_until_caught_up_ends_where_a_view_has_failed(pipeline: Pipeline) 
     """The log of a table is gone that the view alone reads. The last test of the module."""
     pipeline.end_jobs()
     topic = f"{pipeline.name}.public.parts"
-    for deleted in AdminClient({"bootstrap.servers": pipeline.endpoints.kafka}).delete_topics([topic]).values():
+    admin = AdminClient({"bootstrap.servers": pipeline.endpoints.kafka})
+    for deleted in admin.delete_topics([topic]).values():
         deleted.result()
     ended = pipeline.here("run", "--until-caught-up", seconds=240)
     assert ended.code == 1

@@ -16,7 +16,7 @@ ENCODE = "a user or password in it must be percent-encoded: `@` as %40, `/` as %
 _PORT = re.compile(r"\d{1,5}")
 _ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _POSTGRES = re.compile(r"postgres(?:ql)?://(?=.)(?P<at>[^/?]*)(?P<path>[^?]*)(?:\?(?P<query>.*))?", re.DOTALL)
-_PAIRS = re.compile(r"\w+\s*=\s*\S")
+_PAIRS = re.compile(r"\s*\w+\s*=\s*\S")
 _OPTIONS = ("host", "port", "dbname", "user", "password", "sslmode", "sslrootcert", "sslcert", "sslkey", "options")
 _REFUSALS = ("authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry", "not permitted")
 _OTHERS = {"mysql", "mariadb", "mongodb", "sqlserver", "oracle"}

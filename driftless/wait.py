@@ -97,8 +97,10 @@ def _why_never(state: State, follower: str, now: float) -> str:
     if not is_running(state, follower, now):
         failed = [str(fact["trouble"]) for fact in facts if fact.get("state") == "failed" and fact.get("trouble")]
         return f"{NOBODY}; run `driftless run {follower}`" + "".join(f" (it ended: {why})" for why in failed[:1])
+    # A run that has just taken the lease has told nothing yet: what stands there is what the run before ended with.
+    token = (state.get(f"lease/{follower}") or {}).get("token")
     seen = [fact for fact in facts if fact.get("live")] or facts
-    if seen and all(fact.get("state") == "failed" for fact in seen):
+    if seen and all(fact.get("state") == "failed" and fact.get("token", token) == token for fact in seen):
         return f"it has failed: {seen[0].get('trouble') or 'see `driftless status`'}"
     return ""
 

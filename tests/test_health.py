@@ -208,6 +208,8 @@ def test_how_long_something_has_stood_still(monkeypatch: pytest.MonkeyPatch) -> 
         ({"paused/a": {}}, "it is paused; run `driftless resume a`"),
         ({"generation/a/1": None}, "it was never applied; run `driftless apply`"),
         ({"follower/a/1": {**LIVE, **FAILED}}, "it has failed: no"),
+        ({"follower/a/1": {**LIVE, **FAILED, "token": LEASE["token"]}}, "it has failed: no"),
+        ({"follower/a/1": {**LIVE, **FAILED, "token": LEASE["token"] - 1}}, ""),  # of the run before
     ],
 )  # fmt: skip
 def test_wait_says_of_whom_it_would_wait_in_vain(facts: dict[str, Any], said: str) -> None:

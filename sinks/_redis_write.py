@@ -62,7 +62,7 @@ class Writer:
             if not left:
                 return done
             why = turn.failed or why
-        raise SinkUnavailable(f"{why}; gave up after {self._server.retry_seconds:g} s", hint=why.hint) from why
+        raise SinkUnavailable(f"{why}; tried for {self._server.retry_seconds:g} s", hint=why.hint) from why
 
     def look(self) -> None:
         """Find out which generation is under the readers' names."""

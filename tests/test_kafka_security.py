@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import py4j.java_gateway  # type: ignore[import-untyped]
+import py4j.protocol  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql import SparkSession
 
@@ -178,7 +180,9 @@ def test_who_takes_connections_and_ends_them_is_an_outage(files: Certificates) -
 
 @pytest.fixture(scope="module")
 def jvm() -> Iterator[Any]:
-    with small_jvm(spark_jars()) as jvm:
+    """No Spark has run in a process that has such a JVM: one that other tests left would explain its errors."""
+    with pytest.MonkeyPatch.context() as patch, small_jvm(spark_jars()) as jvm:
+        patch.setattr(py4j.java_gateway, "get_return_value", py4j.protocol.get_return_value)
         yield jvm
 
 

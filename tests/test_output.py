@@ -87,6 +87,7 @@ def test_keys_reasons_and_files_reach_the_operator_as_they_are(monkeypatch: pyte
     held = Held("product-search", 1, "[/b] a:key:b", 7, "mapper [price] :100: failed", 1.6e9)
     monkeypatch.setattr(quarantine, "QuarantineLog", lambda *_: SimpleNamespace(read=lambda _: iter([held])))
     monkeypatch.setattr(quarantine, "control_of", lambda _: SimpleNamespace(kafka=None))
+    monkeypatch.setattr(base.out, "_width", 200)  # a console made while COLUMNS is set keeps that width
     (tmp_path / "sync.yaml").write_text(GOOD)
     listed = CliRunner().invoke(base.app, ["quarantine", "list", "-f", str(tmp_path / "sync.yaml")], env=ENV)
     assert listed.exit_code == 1

@@ -123,7 +123,7 @@ def test_after_any_error_nothing_is_left_out(topic: Topic, monkeypatch: pytest.M
         topic.write(producer, number)
     producer.commit_transaction(30)
     with monkeypatch.context() as broken:
-        broken.setattr(topic.log._batches, "table", lambda _: 1 / 0)
+        broken.setattr(topic.log._batches, "table", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             topic.log.read({0: 0}, {0: 3_000}, 3_000)
     part = topic.log.read({0: 0}, {0: 3_000}, 3_000)

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from driftless.table import Column, Table
+from jobs import bounded
 from jobs.apply import DRIVER_OFFSETS, Head, LogSource
 from jobs.plainrows import LARGE, plain_rows
 from jobs.views import reader
@@ -233,15 +234,16 @@ def test_a_slice_that_is_unusual_is_read_again_and_those_after_it_by_spark_alone
             asked.append("close")
 
     class BySpark:
-        def __init__(self, _: SparkSession, source: LogSource, *__: object) -> None:
+        def __init__(self, _: SparkSession, source: LogSource, *__: object, **___: object) -> None:
             self._source = source
 
         def toArrow(self) -> pa.Table:  # noqa: N802
             asked.append("spark")
-            return stepped(spark, self._source.parse, self._source.shape, next(slices))
+            rows = stepped(spark, self._source.parse, self._source.shape, next(slices))
+            return rows.append_column("large", pa.array([False] * len(rows)))
 
     monkeypatch.setattr(reader, "PlainLog", ByArrow)
-    monkeypatch.setattr(reader, "read_slice", BySpark)
+    monkeypatch.setattr(bounded, "read_slice", BySpark)
     log = TableLog.of(table(), LOG, {}, UNAVAILABLE)
     reading = reader.Reader([log], spark, cast("Head", None), "group")
     found = [reading._rows(log, {0: 0}, many, 99, 99)[0] for _ in range(3)]

@@ -35,7 +35,7 @@ def init(
 
     Example: `driftless init --dsn postgresql://driftless:secret@db.example.com/shop --schema public`
 
-    One view alone, with all that belongs to it: `driftless init --view film --nested`
+    One view alone, with all that belongs to it: `driftless init --dsn DSN --view film --nested`
     """
     from connectors.init import propose
     from connectors.postgres import Postgres

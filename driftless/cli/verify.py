@@ -25,7 +25,6 @@ from driftless.progress import show
 if TYPE_CHECKING:
     from driftless.cli.subjects import Group
     from driftless.verify.kept import Kept
-    from driftless.verify.proof import Verdict
     from driftless.verify.report import Report
     from driftless.verify.subject import Subject
 
@@ -161,7 +160,7 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
     from connectors.snapshot import Snapshots
     from connectors.token import emit_marker
     from driftless.cli.subjects import Subjects
-    from driftless.verify.proof import Means, Proof
+    from driftless.verify.proof import Means, Proof, Verdict
     from driftless.verify.reached import Reached
     from driftless.verify.report import proven, report
     from driftless.verify.steps import Step

@@ -77,6 +77,7 @@ class Builder:
         self._ids = {t.log.topic: t.log.topic_id for t in logs}
         self._shared = shared
         self._kafka = shared.kafka
+        self._ground = Ground(self._kafka, [*(t.log for t in logs), build.log])  # knows how long a topic is missing
         self._pipeline = shared.config.name
         self._confirm = confirm
         self._shard = shard
@@ -134,7 +135,7 @@ class Builder:
 
     def _build(self) -> None:
         """One life of the row store and the producer, to be begun anew after whatever may pass."""
-        self._ground = Ground(self._kafka, [*(t.log for t in self._logs), self._own])
+        self._ground.doubt()
         self._ground.check()
         cuts = CutReader(self._kafka, self._pipeline, {t.log.topic: t.log.partitions for t in self._logs})
         self._confirm()  # opening a producer fences whoever has one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,6 +82,12 @@ def test_no_file_is_longer_than_a_sitting() -> None:
     everything = [p for folder in (*ALLOWED, "bench", "tests") for p in (ROOT / folder).rglob("*.py")]
     lengths = {str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in everything}
     assert {name: n for name, n in lengths.items() if n > 400} == {}
+
+
+def test_no_two_test_files_have_the_same_name() -> None:
+    """They are no packages: pytest imports each by its bare name."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_every_package_is_installed() -> None:

@@ -60,12 +60,17 @@ def connector(pipeline: Pipeline) -> str:
 
 def counted(pipeline: Pipeline) -> int:
     """How many strange messages `status` reports."""
-    fact = [
+    return int(str(strangers(pipeline)["count"]))
+
+
+def strangers(pipeline: Pipeline) -> dict[str, object]:
+    """What `status` reports of strange messages: how many, and why the last was none of ours."""
+    facts = [
         value
         for key, value in topic.records(pipeline.endpoints.kafka, f"{pipeline.name}.control")
         if key == b"strangers/messages"
     ]
-    return int(json.loads(fact[-1] or b"{}")["count"]) if fact else 0
+    return {"count": 0, "why": "", **json.loads((facts[-1] if facts else None) or b"{}")}
 
 
 def in_log(pipeline: Pipeline, prefix: bytes) -> bool:
@@ -328,8 +333,9 @@ def test_a_pipeline_of_the_version_before_is_followed_and_gets_a_token(
     source.execute("truncate items")
     source.execute("insert into items values (3, 'after')")
     pipeline.assert_in_step()
-    before = counted(pipeline)
+    # Messages of the tests before bear tokens that are forgotten: they are counted too, in their time.
+    assert strangers(pipeline)["why"] in ("", "has a wrong token")
     guest.execute(MESSAGE, (True, "driftless.truncate.public.items", '["public", "items"]'))
-    until("the forged message to be counted", lambda: counted(pipeline) == before + 1)
+    until("the forged message to be counted", lambda: strangers(pipeline)["why"] == "has no token")
     pipeline.assert_in_step()
     assert job.running, job.output()

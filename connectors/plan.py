@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 
 from connectors.capture import plan_capture, plan_removal
@@ -10,7 +11,7 @@ from connectors.connector import connector_settings, topic_plan
 from connectors.fetching import fetching
 from connectors.objects import missing_objects
 from connectors.places import Action, Places, bind
-from connectors.postgres import captured_tables
+from connectors.postgres import Slot, captured_tables
 from connectors.renewal import plan_renewal, remake, stop_by
 from connectors.rights import missing_rights
 from connectors.token import plan_token
@@ -180,8 +181,11 @@ def _connector(
     wanted |= fetching(places.source, tables.values(), wanted, None if renewed else actual)
 
     def put() -> None:
+        before = places.source.slot(names.slot(config.name))
         places.connect.put(name, wanted)
         resume() if stopped else places.connect.wait_running(name, START_SECONDS)
+        if before is not None and before.active:
+            _await_restart(config, places, before)
 
     def resume() -> None:
         places.connect.resume(name)
@@ -203,6 +207,19 @@ def _connector(
 
         return [Action("restart", f"connector {name}", places.connect.state(name)[1], do=restart)]
     return []
+
+
+def _await_restart(config: Config, places: Places, before: Slot) -> None:
+    """Return once the task of the settings before has left the slot: until then it writes messages as they said."""
+    deadline = time.monotonic() + START_SECONDS
+    while (found := places.source.slot(before.name)) is not None and found.reader == before.reader:
+        if time.monotonic() > deadline:
+            raise SourceError(
+                f"the connector did not restart with its new settings within {START_SECONDS:.0f} s",
+                hint=f"restart the Connect worker, or the connector {names.connector(config.name)}, then apply again",
+            )
+        time.sleep(0.2)
+        places.connect.wait_running(names.connector(config.name), START_SECONDS)
 
 
 def _followers(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -75,7 +75,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Slot:
-    """A replication slot; `confirmed` is the position up to which the log is safely in Kafka."""
+    """A replication slot. `confirmed`: the log is safely in Kafka up to it. `reader`: the process that reads it."""
 
     name: str
     confirmed: int | None
@@ -83,6 +83,7 @@ class Slot:
     lag_bytes: int
     wal_status: str | None
     invalidated: str = ""
+    reader: int | None = None
 
 
 class Postgres:
@@ -340,15 +341,15 @@ class Postgres:
         row = self._row(
             "select slot_name::text, confirmed_flush_lsn::text, active, "
             "coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, wal_status, "
-            "coalesce(to_jsonb(s) ->> 'invalidation_reason', '') "  # since Postgres 17
-            "from pg_replication_slots s where slot_name = %s",
+            "coalesce(to_jsonb(s) ->> 'invalidation_reason', ''), "  # since Postgres 17
+            "active_pid from pg_replication_slots s where slot_name = %s",
             name,
         )
         if row is None:
             return None
         confirmed = None if row[1] is None else parse_lsn(str(row[1]))
-        status = None if row[4] is None else str(row[4])
-        return Slot(str(row[0]), confirmed, bool(row[2]), int(str(row[3])), status, str(row[5]))
+        status, reader = cast(str | None, row[4]), cast(int | None, row[6])
+        return Slot(str(row[0]), confirmed, bool(row[2]), int(str(row[3])), status, str(row[5]), reader)
 
     def read_since(self, slot: str) -> str | None:
         """When whoever reads a slot now has connected; None where nobody does, or the role may not see who does."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from driftless.control import Fact, State
 from driftless.counted import counted
+from driftless.lease import taken_at
 from driftless.names import view_lease
 from driftless.request import is_running
 from driftless.views.build import newest_number, progress_key
@@ -22,7 +23,7 @@ STILL_SECONDS = 15.0
 and a large slice takes some 4 s.
 """
 BUILDING_STILL_SECONDS = 60.0
-"""The same while it is built: starting Spark, and the first large slice on a slow machine, take their time."""
+"""The same while a run starts or builds it: Spark, and the first large slice on a slow machine, take their time."""
 CHECK = "run `driftless check`"
 
 
@@ -106,7 +107,7 @@ def follower_problems(state: State, shown: Mapping[str, Any], now: float) -> Ite
     if not any(g["live"] for g in generations) and shown["state"] == "live":
         yield Problem(who, "readers see none of its generations", f"run `driftless rebuild {name}`")
     building = shown["state"] == "bootstrapping"
-    yield from _stillness(who, live, shown["lag_seconds"], now, building=building)
+    yield from _stillness(who, live, shown["lag_seconds"], now, state.facts.get(f"lease/{name}"), building=building)
 
 
 def current(generations: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -143,7 +144,8 @@ def view_problems(state: State, shown: Mapping[str, Any], now: float, source_tim
         if not found:
             marker: Any = fact.value.get("marker")
             lag = None if marker is None else (source_time or now) - float(marker[1])
-            yield from _stillness(one, fact, lag, now, building=said == "bootstrapping")
+            held = state.facts.get(f"lease/{lease}")
+            yield from _stillness(one, fact, lag, now, held, building=said == "bootstrapping")
 
 
 def _worker(who: str, said: str, fact: Fact, beside: str, again: str) -> Iterator[Problem]:
@@ -156,10 +158,17 @@ def _worker(who: str, said: str, fact: Fact, beside: str, again: str) -> Iterato
         yield Problem(who, f"{beside}{trouble}", CHECK, since)
 
 
-def _stillness(who: str, fact: Fact, lag: float | None, now: float, *, building: bool) -> Iterator[Problem]:
+def _stillness(
+    who: str, fact: Fact, lag: float | None, now: float, lease: Fact | None, *, building: bool
+) -> Iterator[Problem]:
     """A position that does not move while the source's does, as far as its runner tells how long it has not moved."""
     told = fact.value.get("still_seconds")
     if told is None:
+        return
+    taken = None if lease is None else taken_at(lease)
+    if taken is not None and fact.time < taken:  # the run before this one wrote it
+        if now - taken > BUILDING_STILL_SECONDS:
+            yield Problem(who, "its run does not start", CHECK, taken)
         return
     still = float(str(told)) + max(0.0, now - fact.time)
     if building and still > BUILDING_STILL_SECONDS:

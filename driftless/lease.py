@@ -42,6 +42,12 @@ def _pid_space() -> str:
     return ""
 
 
+def taken_at(lease: Fact) -> float | None:
+    """When its holder took it, by the clock of the broker; None for a lease of an older version."""
+    held = lease.value.get("held_seconds")
+    return None if held is None else lease.time - float(str(held))
+
+
 def elapsed() -> float:
     """Seconds on a clock that goes on while the process, or the machine, sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
@@ -104,6 +110,7 @@ class Lease:
         self.follower = follower
         self._holder = Holder.here()
         self.token = self._outwait(on_wait) + 1
+        self._taken_at = elapsed()
         self.held = True
         self._producer: Producer | None = None
         self._lock = threading.Lock()
@@ -151,7 +158,8 @@ class Lease:
         first that the lease is still ours.
         """
         with self._lock:
-            return self._write({self._key: {"held": held, "token": self.token, **vars(self._holder)}, **facts})
+            lease = {"held": held, "token": self.token, "held_seconds": round(elapsed() - self._taken_at, 1)}
+            return self._write({self._key: {**lease, **vars(self._holder)}, **facts})
 
     def _write(self, facts: Mapping[str, dict[str, object] | None]) -> list[Message]:
         written: list[Message] = []

@@ -185,6 +185,7 @@ _KINDS: dict[str, dict[str, Check]] = {
     "lease": {
         "held": _bool,
         "token": _count,
+        "held_seconds?": _time,
         "host": _text,
         "pid": _count,
         "started": _time,

@@ -141,6 +141,24 @@ def test_what_an_operator_wants_or_has_left_is_well(config: Config, facts: dict[
     assert not any(follower["trouble"] for follower in found["followers"])
 
 
+def test_what_the_run_before_left_is_not_held_against_the_run_that_starts(config: Config) -> None:
+    """Spark starts for seconds, in which nothing is told yet; where it takes too long, that is told."""
+    facts = {**WELL, "follower/a/1": {**LIVE, "marker_time": NOW - 900}, "build/whole/1/0": {**BUILD, "marker": [1, 0]}}
+
+    def problems(held: float) -> list[tuple[str, str, float | None]]:
+        leases = {key: {**LEASE, "held_seconds": held} for key in facts if key.startswith("lease/")}
+        old = ("follower/", "build/")
+        state = {k: Fact(v, NOW - 900 if k.startswith(old) else NOW, 0) for k, v in (facts | leases).items()}
+        found = status(config, State(state), SourceStatus(lsn=20, time=NOW), NOW)["problems"]
+        return [(p["who"], p["what"], p["since"]) for p in found]
+
+    assert problems(30) == []
+    slow = "its run does not start"
+    since = NOW - 61
+    assert problems(61) == [("view whole", slow, since), ("follower a", slow, since), ("follower b", slow, since)]
+    assert ("follower a", STILL, NOW - 900.2) in problems(901)
+
+
 def test_it_is_told_since_when(config: Config) -> None:
     (still,) = shown(config, follower__a__1={**LIVE, "still_seconds": 40, "marker_time": NOW - 50})["problems"]
     assert still["since"] == NOW - 40

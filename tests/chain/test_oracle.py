@@ -104,6 +104,7 @@ def test_a_column_that_is_renamed(pipeline: Pipeline) -> None:
     well(pipeline)
 
 
+@pytest.mark.soak
 def test_a_child_that_comes_later(pipeline: Pipeline, job: Job) -> None:
     pipeline.connection.execute("create table late () inherits (customers)")
     pipeline.connection.execute("insert into late values (77, 'late')")

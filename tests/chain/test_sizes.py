@@ -129,6 +129,7 @@ def test_a_held_document_survives_a_kill_and_shows_its_values_only_when_asked(pi
     assert (again.code, again.json()["written"], again.json()["left"]) == (1, 0, 1)
 
 
+@pytest.mark.soak
 def test_it_leaves_by_itself_when_it_fits_again(pipeline: Pipeline) -> None:
     pipeline.connection.execute("delete from children where id >= 2002")
     pipeline.assert_in_step()

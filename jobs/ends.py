@@ -86,10 +86,13 @@ class Ends(Background):
         """Return when the log ends elsewhere than at `seen`, when the bell rings, or after so long."""
         with self._changed:
             watch = self._watched.setdefault(topic, _Watch(partitions))
+            first = not watch.seen  # the thread does not know yet that this log is to be looked at
             watch.seen[bell] = seen
-            if seen != watch.last:
+            moved = seen != watch.last
+            if moved:
                 watch.moved(seen)
                 watch.at = time.monotonic() + watch.pause
+            if first or moved:
                 self._changed.notify()
         bell.rest(seconds)
         with self._changed:
@@ -121,7 +124,7 @@ class Ends(Background):
                 due = {t: watch.partitions for t, watch in waited.items() if watch.at - now < watch.pause / 2}
                 if any(watch.at <= now for watch in waited.values()):
                     return due
-                self._changed.wait(min((watch.at for watch in waited.values()), default=now + 1.0) - now)
+                self._changed.wait(min(watch.at for watch in waited.values()) - now if waited else None)
             return None
 
     def _heed(self, watch: _Watch, ends: Offsets, now: float) -> None:

@@ -133,6 +133,27 @@ def test_who_has_seen_another_end_is_woken_at_once(waited: tuple[Brokers, Ends, 
     assert not thread.is_alive()
 
 
+def test_who_comes_back_to_wait_where_nobody_did_is_woken(waited: tuple[Brokers, Ends, list[SyncError]]) -> None:
+    """Meanwhile nobody asks; the log ends where it was last seen to end, and moves only later."""
+    brokers, known, _ = waited
+    first, bell = wait(known, "orders", {0: 5, 1: 6})
+    until("the log to be looked at", lambda: len(brokers.asked) > 3)
+    bell.set()
+    first.join(10)
+    before = [-1]
+
+    def quiet() -> bool:
+        last, before[0] = before[0], len(brokers.asked)
+        return last == before[0]
+
+    until("nobody to ask any more", quiet)
+    second, _ = wait(known, "orders", {0: 5, 1: 6}, seconds=3600)
+    until("the log to be looked at again", lambda: len(brokers.asked) > before[0], 10)
+    brokers.topics["orders"] = 6
+    second.join(10)
+    assert not second.is_alive()
+
+
 def test_who_waits_meets_an_error_itself(waited: tuple[Brokers, Ends, list[SyncError]]) -> None:
     brokers, known, failed = waited
     del brokers.topics["orders"]

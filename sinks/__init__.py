@@ -1,21 +1,23 @@
 """One file per kind of store; the file name is the `kind` in sync.yaml.
 
 A kind's file holds its `Config`, whose fields are the reference page and whose `open` gives the sink. Files that start
-with an underscore are shared parts, not kinds.
+with an underscore are shared parts, not kinds. An installed package adds kinds by entry points: docs/adding-a-sink.md.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, cast
 
 from pydantic import Field
 
 from driftless.config import StoreConfig
-from driftless.errors import SinkError
+from driftless.errors import ConfigError, SinkError
 from driftless.sink import Sink, SinkContext
 
 HORIZON_SECONDS = 3600
@@ -84,16 +86,38 @@ def drop_of_live(follower: str, generation: int) -> SinkError:
     )
 
 
+GROUP = "driftless.sinks"
+"""Of the entry points by which packages add kinds: the name is the kind, the value the module with its `Config`."""
+
+
 def kinds() -> list[str]:
-    """The kinds of store there are, found from the folder."""
-    return sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
+    """The kinds of store there are, found from the folder and from the installed packages."""
+    return sorted({*_own(), *_installed()})
 
 
 def config_model(kind: str) -> type[SinkConfig]:
     """The fields that a kind takes in sync.yaml. Raises KeyError for a kind that there is not."""
-    if kind not in kinds():
-        raise KeyError(kind)
-    return cast(type[SinkConfig], import_module(f"sinks.{kind}").Config)
+    if kind in _own():
+        return cast(type[SinkConfig], import_module(f"sinks.{kind}").Config)
+    found = _installed()[kind]
+    try:
+        return cast(type[SinkConfig], found.load().Config)
+    except (ImportError, AttributeError) as exc:
+        package = found.dist.name if found.dist else "?"
+        raise ConfigError(
+            f"the kind of store `{kind}` of the package {package} cannot be loaded: {exc}",
+            hint=f"Repair the package or uninstall it: `pip uninstall {package}`.",
+        ) from exc
+
+
+def _own() -> list[str]:
+    return [path.stem for path in Path(__file__).parent.glob("[!_]*.py")]
+
+
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    """What packages add. A kind of this folder cannot be replaced."""
+    return {found.name: found for found in entry_points(group=GROUP)}
 
 
 def open_sink(kind: str, config: Mapping[str, Any] | SinkConfig, context: SinkContext) -> Sink:

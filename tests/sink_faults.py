@@ -1,4 +1,4 @@
-"""The part of the suite about faults and the checkpoint: lost answers, servers that are down, second runners."""
+"""The parts of the suite about the checkpoint and its runners, and about lost answers and servers that are down."""
 
 from __future__ import annotations
 
@@ -14,8 +14,60 @@ from tests.proxy import Proxy
 from tests.store_case import Opener, StoreCase, delete, stored, upsert, writes
 
 
+class CheckpointCases(StoreCase):
+    """Inherited by `SinkContract`."""
+
+    def test_a_new_generation_has_no_checkpoint(self, sink: Sink, generation: int) -> None:
+        assert sink.load(generation) is None
+
+    def test_a_checkpoint_is_replaced_only_where_it_is_the_expected_one(self, sink: Sink, generation: int) -> None:
+        assert sink.save(generation, "a", expected="never") is False
+        assert sink.load(generation) is None
+        assert sink.save(generation, "a", expected=None) is True
+        assert sink.save(generation, "b", expected=None) is False
+        assert sink.save(generation, "b", expected="c") is False
+        assert sink.load(generation) == "a"
+        assert sink.save(generation, 'é "b" {}\n', expected="a") is True
+        assert sink.load(generation) == 'é "b" {}\n'
+
+    def test_a_save_given_again_counts_as_saved(self, sink: Sink, generation: int) -> None:
+        assert sink.save(generation, "a", expected=None) is True
+        assert sink.save(generation, "a", expected=None) is True
+        assert sink.save(generation, "b", expected="a") is True
+        assert sink.save(generation, "b", expected="a") is True
+        assert sink.load(generation) == "b"
+
+    def test_a_second_runner_is_fenced_by_its_first_save(self, opened: Opener, generation: int) -> None:
+        first, second = opened(), opened()
+        assert first.save(generation, "1 at 10", expected=None) is True
+        seen = second.load(generation)
+        assert second.save(generation, "2 at 20", expected=seen) is True
+        assert first.save(generation, "1 at 20", expected="1 at 10") is False
+        assert first.load(generation) == "2 at 20"
+
+    def test_of_many_runners_at_once_one_saves(self, opened: Opener, generation: int) -> None:
+        runners = [opened() for _ in range(6)]
+        start = threading.Barrier(len(runners))
+
+        def save(place: int) -> bool:
+            start.wait(30)
+            return runners[place].save(generation, f"runner {place}", expected=None)
+
+        with ThreadPoolExecutor(len(runners)) as pool:
+            saved = list(pool.map(save, range(len(runners))))
+        assert sum(saved) == 1
+        assert runners[0].load(generation) == f"runner {saved.index(True)}"
+
+    def test_each_generation_has_its_own_checkpoint(self, sink: Sink, generation: int) -> None:
+        sink.create(2)
+        sink.save(generation, "one", expected=None)
+        assert sink.load(2) is None
+        sink.save(2, "two", expected=None)
+        assert (sink.load(1), sink.load(2)) == ("one", "two")
+
+
 class SinkFaults(StoreCase):
-    """Inherited by `SinkSuite`."""
+    """What a network does to a store that is a server. Inherited by `SinkSuite`."""
 
     # -- faults -------------------------------------------------------------------------------------------------
 
@@ -121,26 +173,6 @@ class SinkFaults(StoreCase):
 
     # -- the checkpoint -----------------------------------------------------------------------------------------
 
-    def test_a_new_generation_has_no_checkpoint(self, sink: Sink, generation: int) -> None:
-        assert sink.load(generation) is None
-
-    def test_a_checkpoint_is_replaced_only_where_it_is_the_expected_one(self, sink: Sink, generation: int) -> None:
-        assert sink.save(generation, "a", expected="never") is False
-        assert sink.load(generation) is None
-        assert sink.save(generation, "a", expected=None) is True
-        assert sink.save(generation, "b", expected=None) is False
-        assert sink.save(generation, "b", expected="c") is False
-        assert sink.load(generation) == "a"
-        assert sink.save(generation, 'é "b" {}\n', expected="a") is True
-        assert sink.load(generation) == 'é "b" {}\n'
-
-    def test_a_save_given_again_counts_as_saved(self, sink: Sink, generation: int) -> None:
-        assert sink.save(generation, "a", expected=None) is True
-        assert sink.save(generation, "a", expected=None) is True
-        assert sink.save(generation, "b", expected="a") is True
-        assert sink.save(generation, "b", expected="a") is True
-        assert sink.load(generation) == "b"
-
     @pytest.mark.parametrize("before", [None, "a"])
     def test_a_save_that_landed_and_whose_answer_was_lost_counts_as_saved(
         self, opened: Opener, sink: Sink, generation: int, proxy: Proxy, before: str | None
@@ -151,31 +183,3 @@ class SinkFaults(StoreCase):
         assert shaky.save(generation, "b", expected=before) is True
         assert proxy.faults == 1
         assert sink.load(generation) == "b"
-
-    def test_a_second_runner_is_fenced_by_its_first_save(self, opened: Opener, generation: int) -> None:
-        first, second = opened(), opened()
-        assert first.save(generation, "1 at 10", expected=None) is True
-        seen = second.load(generation)
-        assert second.save(generation, "2 at 20", expected=seen) is True
-        assert first.save(generation, "1 at 20", expected="1 at 10") is False
-        assert first.load(generation) == "2 at 20"
-
-    def test_of_many_runners_at_once_one_saves(self, opened: Opener, generation: int) -> None:
-        runners = [opened() for _ in range(6)]
-        start = threading.Barrier(len(runners))
-
-        def save(place: int) -> bool:
-            start.wait(30)
-            return runners[place].save(generation, f"runner {place}", expected=None)
-
-        with ThreadPoolExecutor(len(runners)) as pool:
-            saved = list(pool.map(save, range(len(runners))))
-        assert sum(saved) == 1
-        assert runners[0].load(generation) == f"runner {saved.index(True)}"
-
-    def test_each_generation_has_its_own_checkpoint(self, sink: Sink, generation: int) -> None:
-        sink.create(2)
-        sink.save(generation, "one", expected=None)
-        assert sink.load(2) is None
-        sink.save(2, "two", expected=None)
-        assert (sink.load(1), sink.load(2)) == ("one", "two")

@@ -1,4 +1,4 @@
-"""What every store must do, as tests against a real server. A kind's own test class inherits all of it."""
+"""What every store must do, as tests against a real one. A kind's own test class inherits all of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from driftless.errors import SinkError, SinkMisconfigured
 from driftless.sink import Applied, Rejected, Sink, SinkContext
 from sinks import open_sink
-from tests.sink_faults import SinkFaults
+from tests.sink_faults import CheckpointCases, SinkFaults
 from tests.store_case import Opener, Write, delete, exactly, rows, stored, upsert, writes
 
 quick = settings(
@@ -65,8 +65,8 @@ _numbers = st.one_of(
 )
 
 
-class SinkSuite(SinkFaults):
-    """Inherit, say how to reach the store, and meet every case."""
+class SinkContract(CheckpointCases):
+    """Inherit, say how to reach the store, and meet every case. For a store that is a server: `SinkSuite`."""
 
     # -- order and duplication ----------------------------------------------------------------------------------
 
@@ -392,3 +392,7 @@ class SinkSuite(SinkFaults):
         sink = open_sink(kind, config, context)
         sink.check()
         sink.close()
+
+
+class SinkSuite(SinkFaults, SinkContract):
+    """All of it for a store that is a server, which a network comes between."""

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from driftless.yamlfile import nearest
 
 ENCODE = "a user or password in it must be percent-encoded: `@` as %40, `/` as %2F, `?` as %3F, `#` as %23, `%` as %25"
+DSN_FORM = "write it as `postgresql://USER:PASSWORD@HOST:5432/DATABASE`"
 _PORT = re.compile(r"\d{1,5}")
 _ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _POSTGRES = re.compile(r"postgres(?:ql)?://(?=.)(?P<at>[^/?]*)(?P<path>[^?]*)(?:\?(?P<query>.*))?", re.DOTALL)

@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from driftless import names
-from driftless.errors import SourceError
+from driftless.errors import NOT_TAKEN, SourceError
 from driftless.kafka import TIMEOUT, Kafka, Setting, kafka_error, produce
 from driftless.shapes import parse
 
@@ -99,7 +99,8 @@ class Control:
         if errors:
             raise kafka_error(errors[0], self.topic)
         left = len(facts) - len(times)
-        raise SourceError(f"{self.topic}: {left} records could not be written in {TIMEOUT:.0f} s")
+        what = f"{self.topic}: Kafka did not take {left} records within {TIMEOUT:.0f} s"
+        raise SourceError(what, hint=NOT_TAKEN)
 
     def _open(self) -> Producer:
         settings: dict[str, Setting] = {"enable.idempotence": True, "message.timeout.ms": int(TIMEOUT * 1000)}

@@ -5,13 +5,27 @@ Messages name tables, keys' column names, positions and counts, never row values
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+CORRECT_THE_FILE = "correct the file, and start again; docs/configuration.md describes every field"
+NOT_TAKEN = "see whether the brokers run and have room on their disks; then try again"
+"""What Kafka has not written in time."""
+POSTGRES_LOG = "see the log of the Postgres server; `driftless check` looks at what the pipeline needs of it"
+KAFKA_REFUSES = "if Kafka denies a right, give it to the user of kafka.security; else the broker's log says more"
+
 
 class SyncError(Exception):
-    """Base of every expected failure. `hint` tells the operator what to do next."""
+    """Base of every expected failure. `hint` tells the operator what to do next.
+
+    `HINT` is what a class says where one hint is right for all of its errors. A class without one says it with each
+    error; tests/test_hints.py holds that.
+    """
+
+    HINT: ClassVar[str] = ""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
-        self.hint = hint
+        self.hint = hint or self.HINT
 
     def __reduce__(self) -> tuple[object, ...]:
         # An error raised on an executor is pickled on its way to the driver; keep the hint with it.
@@ -43,6 +57,8 @@ class SourceError(SyncError):
 class SourceUnavailable(SourceError):
     """Postgres, Kafka or Connect cannot be reached; retry with backoff, exit code 3 when given up."""
 
+    HINT = "run `driftless check`: it tries each server, and says which one does not answer"
+
 
 class SourceMisconfigured(SourceError):
     """Postgres, Kafka or Connect refuses what the configuration says, as a password: stop and say so, exit code 2."""
@@ -50,6 +66,8 @@ class SourceMisconfigured(SourceError):
 
 class NoDocument(SourceError):
     """Postgres holds a value that it cannot show as a document: a row, and not the server, is at fault."""
+
+    HINT = "correct the value in that row, or leave its column out with `exclude` in source.tables"
 
 
 class LogReplaced(SourceError):
@@ -67,6 +85,8 @@ class OutOfMemory(SyncError):
 class Fenced(SyncError):
     """Another runner holds the lease; this one must stop at once and write nothing more."""
 
+    HINT = "only one process may run a follower; stop one of the two"
+
 
 class SinkError(SyncError):
     """A store refused."""
@@ -75,9 +95,17 @@ class SinkError(SyncError):
 class SinkUnavailable(SinkError):
     """The store cannot be reached or asks to wait; retry with backoff."""
 
+    HINT = "run `driftless check`: it tries the store, and says what it answers"
+
 
 class SinkMisconfigured(SinkError):
     """Credentials, permission, mapping or policy: stop this follower and say so."""
+
+
+class Internal(SyncError):
+    """No operator is meant to see it: whoever calls what raises it catches it, and does something about it."""
+
+    HINT = "this is a defect of driftless: start the command again, and report it with what it printed"
 
 
 class StackError(SyncError):

@@ -42,7 +42,8 @@ class Problem:
 
     def __str__(self) -> str:
         since = "" if self.since is None else f" (since {clock(self.since)})"
-        return f"{self.who}: {self.what}{since}; {self.do}"
+        said = f"{self.who}: {self.what}{since}"
+        return said if self.do == CHECK and "`driftless check`" in self.what else f"{said}; {self.do}"
 
     def to_json(self) -> dict[str, object]:
         return {"who": self.who, "what": self.what, "do": self.do, "since": self.since}

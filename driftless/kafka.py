@@ -32,7 +32,7 @@ from confluent_kafka.admin import (
 )
 
 from driftless.config import KafkaConfig
-from driftless.errors import ConfigError, SourceError, SourceUnavailable
+from driftless.errors import KAFKA_REFUSES, ConfigError, SourceError, SourceUnavailable
 from driftless.kafka_login import Complaints
 from driftless.kafka_options import java_options
 from driftless.kafka_security import java, librdkafka
@@ -77,7 +77,8 @@ class Kafka:
         try:
             self._admin = self._client()
         except KafkaException as exc:
-            raise ConfigError(f"kafka: {exc.args[0].str()}") from None
+            hint = "correct `kafka` in sync.yaml; librdkafka documents what `options` takes"
+            raise ConfigError(f"kafka: {exc.args[0].str()}", hint=hint) from None
 
     def settings(self, **more: Setting) -> dict[str, Any]:
         """librdkafka's settings of this cluster, with the operator's `kafka.options` on top of ours."""
@@ -217,7 +218,10 @@ class Kafka:
             if all(ends[p] >= end for p, end in written.items()):
                 return ends
             if time.monotonic() > deadline:
-                raise SourceUnavailable(f"{topic}: a transaction is still open after {seconds:g} s")
+                what = f"{topic}: a transaction of Kafka is still open after {seconds:g} s"
+                raise SourceUnavailable(
+                    what, hint="Kafka ends it within a minute if its writer is dead; then try again"
+                )
             time.sleep(0.02)
 
     def written_ends(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
@@ -242,7 +246,8 @@ class Kafka:
             while left:
                 message = consumer.poll(TIMEOUT)
                 if message is None:
-                    raise SourceUnavailable(f"Kafka gave no answer within {TIMEOUT:.0f} s on whether logs were cut off")
+                    what = f"Kafka did not say within {TIMEOUT:.0f} s whether it has lost records"
+                    raise SourceUnavailable(what)
                 error, place = message.error(), (message.topic(), message.partition())
                 if error is not None and error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
                     cut.append(place)
@@ -330,13 +335,13 @@ class Kafka:
             while left:
                 message = consumer.poll(TIMEOUT)
                 if message is None:
-                    raise SourceUnavailable(f"Kafka gave no answer within {TIMEOUT:.0f} s while reading {topic}")
+                    raise SourceUnavailable(f"Kafka did not answer within {TIMEOUT:.0f} s while {topic} was read")
                 error, p, offset = message.error(), message.partition(), message.offset()
                 at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
                 if error is not None and not at_end:
                     if error.retriable():
                         continue
-                    raise SourceError(f"reading {topic}: {error.str()}")
+                    raise SourceError(f"reading {topic}: {error.str()}", hint=KAFKA_REFUSES)
                 assert p is not None
                 assert offset is not None
                 if not at_end and offset < ends[p]:
@@ -385,4 +390,4 @@ def kafka_error(error: KafkaError, bootstrap: str) -> SourceError:
     if error.retriable() or error.code() in unreachable:
         hint = "is the broker running, and is kafka.bootstrap right? `driftless up` starts a local one"
         return SourceUnavailable(f"Kafka at {bootstrap} cannot be reached: {error.str()}", hint=hint)
-    return SourceError(f"Kafka at {bootstrap}: {error.str()}")
+    return SourceError(f"Kafka at {bootstrap}: {error.str()}", hint=KAFKA_REFUSES)

@@ -228,7 +228,7 @@ class Lease:
                     hint="stop that process first; it gives the lease back when it is stopped with SIGTERM",
                 )
         except KafkaException as exc:
-            raise SourceUnavailable(f"{self._control.topic}: {exc}") from exc
+            raise SourceUnavailable(f"reading {self._control.topic}: {exc.args[0].str()}") from exc
         finally:
             consumer.close()
         return token

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from driftless.config import FOLLOWER_FIELDS, Config, StoreConfig, near_name
-from driftless.errors import ConfigError
+from driftless.errors import CORRECT_THE_FILE, ConfigError
 from driftless.kafka_options import refused_options
 from driftless.kafka_security import KafkaSecurity
 from driftless.kafka_security import problems as security_problems
@@ -29,7 +29,7 @@ def load(path: Path, sinks: Kinds) -> Config:
     check = _Check(file, sinks)
     config = check.config()
     if check.problems or config is None:
-        raise ConfigError(*sorted(set(check.problems), key=_by_line))
+        raise ConfigError(*sorted(set(check.problems), key=_by_line), hint=CORRECT_THE_FILE)
     return config.read_from(file)
 
 

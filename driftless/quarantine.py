@@ -15,7 +15,7 @@ from math import isfinite
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from driftless import names
-from driftless.errors import SourceError
+from driftless.errors import NOT_TAKEN, SourceError
 from driftless.kafka import TIMEOUT, Kafka, kafka_error, produce
 
 SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(32 << 20), "min.cleanable.dirty.ratio": "0.3"}
@@ -82,7 +82,8 @@ class QuarantineLog:
         if errors:
             raise kafka_error(errors[0], self.topic)
         if left:
-            raise SourceError(f"{self.topic}: {left} records could not be written in {TIMEOUT:.0f} s")
+            what = f"{self.topic}: Kafka did not take {left} records within {TIMEOUT:.0f} s"
+            raise SourceError(what, hint=NOT_TAKEN)
 
 
 Place = tuple[str, int, str]

@@ -25,8 +25,7 @@ ANSWER_SECONDS = 3600.0
 class Misunderstood(SyncError):
     """A request that cannot be read: another program wrote it, or another version of this one. It is answered so."""
 
-    def __init__(self, message: str, *, hint: str = "use the command of the same version as the run") -> None:
-        super().__init__(message, hint=hint)
+    HINT = "use the command of the same version as the run"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from driftless.control import Control, State
 from driftless.errors import SourceError
 from driftless.kafka import TIMEOUT
-from driftless.lsn import parse_lsn
+from driftless.lsn import format_lsn, parse_lsn
 from driftless.request import ControlReader, is_running
 
 START_SECONDS = 30.0
@@ -51,7 +51,10 @@ class Positions:
 
         self._reader.poll()
         if late(self._reader.state) and emit_marker() < lsn:
-            raise SourceError(f"the source has not reached the position {lsn:#x} itself")
+            raise SourceError(
+                f"the source has not reached the position {format_lsn(lsn)} itself",
+                hint="take the position from the database of source.dsn, with `select pg_current_wal_lsn()`",
+            )
         begun, look_at, told = time.monotonic(), LOOK_SECONDS, False
         while late(self._reader.state) and (left := deadline - time.monotonic()) > 0:
             self._reader.follow(lambda state: not late(state), min(left, look_at))

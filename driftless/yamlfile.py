@@ -13,7 +13,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
 from driftless import yamlmend
-from driftless.errors import ConfigError
+from driftless.errors import CORRECT_THE_FILE, ConfigError
 
 _REFERENCE = re.compile(
     r"\$\$(?=\{)|\$\{(?:file:(?P<file>[^}]+)|(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?)\}|\$\{"
@@ -46,14 +46,15 @@ class YamlFile:
         except ReaderError as exc:
             line = text.count("\n", 0, exc.position) + 1
             what = f"the character U+{exc.character:04X} cannot be in YAML"
-            raise ConfigError(f"{path}:{line}: {what}: remove it, or write it as an escape") from exc
+            raise ConfigError(f"{path}:{line}: {what}", hint="remove it, or write it as an escape") from exc
         self.problems += [f"{path}:{slip.line}: column {slip.column}: {slip.what}" for slip in slips]
         if tree is None and slips:
-            raise ConfigError(*self.problems)
+            raise ConfigError(*self.problems, hint=CORRECT_THE_FILE)
         if tree is None or (isinstance(tree, ScalarNode) and tree.value in ("", "~", "null")):
             raise ConfigError(f"{path}:1: the file is empty", hint="write one to start from with `driftless init`")
         if not isinstance(tree, MappingNode):
-            raise ConfigError(f"{path}:1: the file must be a mapping with `name`, `source`, `views` and `followers`")
+            what = "the file must be a mapping with `name`, `source`, `views` and `followers`"
+            raise ConfigError(f"{path}:1: {what}", hint="`driftless init` writes such a file to start from")
         self.data: dict[str, object] = self._mapping(tree, (), ())
 
     def line(self, location: Location) -> int:
@@ -185,14 +186,14 @@ def _read(path: Path) -> str:
             f"{path}: is a directory", hint=f"name the file in it, as in `-f {path / 'sync.yaml'}`"
         ) from None
     except OSError as exc:
-        raise ConfigError(f"{path}: cannot be read: {exc.strerror}") from exc
+        raise ConfigError(f"{path}: cannot be read: {exc.strerror}", hint="name a file that you may read") from exc
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as exc:
         line = data.count(b"\n", 0, exc.start) + 1
         column = exc.start - data.rfind(b"\n", 0, exc.start)
         what = "UTF-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "not UTF-8"
-        raise ConfigError(f"{path}:{line}: column {column}: the file is {what}: save it as UTF-8") from None
+        raise ConfigError(f"{path}:{line}: column {column}: the file is {what}", hint="save it as UTF-8") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -90,7 +90,7 @@ def test_what_is_not_written_in_time_is_an_error(
 ) -> None:
     monkeypatch.setattr(module, "TIMEOUT", 0.01)
     brokers.silent = True
-    with pytest.raises(SourceError, match=r"shop\.control: 2 records could not be written in 0 s"):
+    with pytest.raises(SourceError, match=r"shop\.control: Kafka did not take 2 records within 0 s"):
         control.write({"a": {}, "b": {}})
     brokers.silent = False
     assert control.write({"a": {}}) == 10.0

@@ -154,7 +154,7 @@ def test_two_at_once_do_not_meet(tmp_path: Path) -> None:
     first = Kept(tmp_path, ASKED, resume=False)
     second = Kept(tmp_path, ASKED, resume=False)
     assert second.folder != first.folder
-    with pytest.raises(ConfigError, match="running already"):
+    with pytest.raises(ConfigError, match="another process runs the same verify"):
         Kept(tmp_path, ASKED, resume=True)
     second.remove()
     second.close()

@@ -250,5 +250,8 @@ def chosen(config: Config, given: list[str]) -> list[str]:
 
     for name in given:
         if name not in config.followers:
-            raise ConfigError(f"there is no follower `{name}`{did_you_mean(name, config.followers)}")
+            raise ConfigError(
+                f"there is no follower `{name}`{did_you_mean(name, config.followers)}",
+                hint="name a follower of sync.yaml; -f names another file",
+            )
     return given or list(config.followers)

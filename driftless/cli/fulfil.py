@@ -51,7 +51,7 @@ def granted(state: State, request: Request) -> dict[str, Any]:
     answer = answered(state, request)
     assert answer is not None
     if answer.get("error"):
-        raise SinkError(str(answer["error"]))
+        raise SinkError(str(answer["error"]), hint=f"`driftless status` shows where {request.follower} stands")
     return answer
 
 

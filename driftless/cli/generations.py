@@ -128,7 +128,9 @@ def promote(
     known = generations(state, follower)
     if generation not in known:
         listed = ", ".join(map(str, known))
-        raise ConfigError(f"{follower} has no generation {generation}; there is {listed}")
+        raise ConfigError(
+            f"{follower} has no generation {generation}", hint=f"give --generation one of these numbers: {listed}"
+        )
     fulfil(config, control, follower, "promote", generation=generation, force=force)
     out.print(f"{follower}: readers see generation {generation}")
 
@@ -176,7 +178,10 @@ def _offsets(control: Control, log: TopicLog, begin: str) -> Offsets:
     try:
         moment = datetime.fromisoformat(begin)
     except ValueError:
-        raise ConfigError(f"--from: `{begin}` is neither `start`, nor an offset, nor a time in ISO 8601") from None
+        raise ConfigError(
+            f"--from: `{begin}` is neither `start`, nor an offset, nor a time in ISO 8601",
+            hint="write a time as in `--from 2026-03-01T12:00Z`",
+        ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return control.kafka.offsets_at(log.topic, log.partitions, moment.timestamp())

@@ -54,7 +54,7 @@ def init(
         if name is not None:
             pipeline_name(name)
     except ValueError as exc:
-        raise ConfigError(f"--name: {exc}") from None
+        raise ConfigError(f"--name: {exc}", hint="give --name another name; it is in every slot and topic") from None
     with Postgres(dsn) as source:
         pipeline = name or slug(source.server().database, fallback="pipeline")
         proposal = propose(source, pipeline, schema or ())
@@ -68,7 +68,9 @@ def init(
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as exc:
-        raise ConfigError(f"{file}: cannot be written: {exc.strerror}") from None
+        raise ConfigError(
+            f"{file}: cannot be written: {exc.strerror}", hint="name a file in a folder where you may write, with -f"
+        ) from None
     what = f"{len(proposal.tables)} tables, {len(proposal.left_out)} left out"
     if view:
         what = f"{numbered(len(set(view)), 'view')} and what {'it needs' if len(set(view)) == 1 else 'they need'}"

@@ -105,7 +105,9 @@ def show(
     config, control, state, follower = _opened(file, follower)
     found = [held for held in QuarantineLog(control.kafka, config.name).read(follower) if held.key == key]
     if not found:
-        raise ConfigError(f"{follower}: `{key}` is not quarantined; see `driftless quarantine list {follower}`")
+        raise ConfigError(
+            f"{follower}: `{key}` is not quarantined", hint=f"`driftless quarantine list {follower}` shows what is"
+        )
     facts = [_facts(held) for held in found]
     if values:
         for fact in facts:
@@ -151,7 +153,8 @@ def _who(config: Config, name: str) -> str:
     if _view(name) in built:
         return names.view_lease(_view(name))
     raise ConfigError(
-        f"there is no follower or view of several tables `{name}`{did_you_mean(name, [*config.followers, *built])}"
+        f"there is no follower or view of several tables `{name}`{did_you_mean(name, [*config.followers, *built])}",
+        hint="`driftless quarantine list` without a name shows what is held back, and whose it is",
     )
 
 

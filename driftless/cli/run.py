@@ -64,14 +64,21 @@ def runnable(config: Config, given: list[str]) -> tuple[list[str], list[tuple[st
         elif view in shards and shard.isdecimal() and int(shard) in shards[view]:
             views.append((view, int(shard)))
         elif view in shards:
-            raise ConfigError(f"the view `{view}` has no shard `{shard}`: there are 0 to {len(shards[view]) - 1}")
+            raise ConfigError(
+                f"the view `{view}` has no shard `{shard}`",
+                hint=f"its shards are 0 to {len(shards[view]) - 1}: `driftless run {view}/0` builds the first",
+            )
         elif name in config.views and name not in config.followers:
             raise ConfigError(
-                f"the view `{name}` is of one table: its followers read the table's log, nobody builds it"
+                f"the view `{name}` is of one table: its followers read the table's log, and nothing builds it",
+                hint="name its followers instead",
             )
         elif name not in config.followers:
             known = did_you_mean(name, [*config.followers, *shards])
-            raise ConfigError(f"there is no follower or view of several tables `{name}`{known}")
+            raise ConfigError(
+                f"there is no follower or view of several tables `{name}`{known}",
+                hint="name followers or views of sync.yaml, or none to run all; -f names another file",
+            )
     return [name for name in given if name in config.followers], views
 
 

@@ -181,7 +181,7 @@ def _plan(config: Config, places: Any, *, store_secret: bool, anew: bool) -> lis
 
     findings, _ = _findings(config, places, anew=anew)
     if wrong := [str(finding) for finding in findings if finding.fatal and not finding.planned]:
-        raise ConfigError(*wrong)
+        raise ConfigError(*wrong, hint="put these right; `driftless check` looks at them again")
     secret = _secret(config, places.source.parameters.get("password"), store=store_secret)
     return make_plan(config, places, secret, anew=anew)
 

@@ -261,7 +261,7 @@ def wait(
     try:
         target = None if lsn is None else parse_lsn(lsn)
     except ValueError as exc:
-        raise ConfigError(f"--lsn: {exc}") from None
+        raise ConfigError(f"--lsn: {exc}", hint="`select pg_current_wal_lsn()` gives one") from None
     followers = chosen(config, [follower] if follower else [])
     with Postgres(config.source.dsn) as source, Positions(control_of(config)) as positions:
         wanted = source.lsn() if target is None else target

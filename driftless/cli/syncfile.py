@@ -107,7 +107,10 @@ def _chosen(name: str, followings: Mapping[str, Following]) -> Following:
         if name in (f.view, full_name, f.proposed.table.name):
             return f
     known = did_you_mean(name, [f.view for f in followings.values()])
-    raise ConfigError(f"--view: there is no table for a view {shown(name)}{known}")
+    raise ConfigError(
+        f"--view: there is no table for a view {shown(name)}{known}",
+        hint="without --view, `driftless init` writes every table that can be followed, and says why others cannot",
+    )
 
 
 def _followings(pipeline: str, proposal: Proposal) -> dict[str, Following]:

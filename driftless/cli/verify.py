@@ -91,9 +91,15 @@ def verify(
     config = load(file)
     names = chosen(config, followers or [])
     if generation is not None and len(names) != 1:
-        raise ConfigError("--generation is of one follower: name it")
+        raise ConfigError(
+            "--generation is of one follower",
+            hint=f"name the follower, as in `driftless verify FOLLOWER --generation {generation}`",
+        )
     if continuous and resume:
-        raise ConfigError("--continuous begins anew each time: it has nothing to --resume")
+        raise ConfigError(
+            "--continuous and --resume do not go together: --continuous always compares everything",
+            hint="leave one of the two out",
+        )
     os.nice(NICE)
     usual = GENTLE * continuous
     asked = _Asked(
@@ -278,7 +284,10 @@ def _generation(state: State, follower: str, number: int | None) -> Generation:
         raise ConfigError(f"the follower `{follower}` has not been applied yet", hint="run `driftless apply` first")
     if number is not None:
         if number not in known:
-            raise ConfigError(f"{follower} has no generation {number}; there is {', '.join(map(str, known))}")
+            raise ConfigError(
+                f"{follower} has no generation {number}",
+                hint=f"give --generation one of these numbers: {', '.join(map(str, known))}",
+            )
         return known[number]
     live = [n for n in known if (state.get(f"follower/{follower}/{n}") or {}).get("live")]
     return known[live[0] if live else max(known)]

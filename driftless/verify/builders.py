@@ -52,7 +52,8 @@ class Builders:
             answer = answered(reader.state, request)
             if answer is not None:
                 if answer["error"]:
-                    raise SourceError(f"the view {self._view}: {answer['error']}")
+                    what = f"the view {self._view} refuses `{request.verb}`: {answer['error']}"
+                    raise SourceError(what, hint="`driftless status` shows where the view stands")
                 return answer
             if not is_running(reader.state, request.follower, self._control.now()):
                 raise SourceError(

@@ -43,7 +43,9 @@ class Kept:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if resume:
-                raise ConfigError("the same verify is running already") from None
+                raise ConfigError(
+                    "another process runs the same verify", hint="wait for its end, or leave out --resume"
+                ) from None
             self.folder = Path(tempfile.mkdtemp(dir=home))
         if resume:
             self._go_on()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from driftless.errors import SinkError, SourceError
+from driftless.errors import NOT_TAKEN, SinkError, SourceError
 from driftless.kafka import TIMEOUT, Kafka, produce
 from driftless.sink import WRITES
 from driftless.verify.judge import AHEAD, EXTRA, ROWS
@@ -45,7 +45,8 @@ def mend(subject: Subject, target: Target, wrong: Mapping[str, int], log: LogSpo
         )
         if applied.rejected:
             raise SinkError(
-                f"{target.follower}: the store refuses a document that is to be mended: {applied.rejected[0].reason}"
+                f"{target.follower}: the store refuses a document that is to be mended: {applied.rejected[0].reason}",
+                hint="make the store take it, by its mapping or its limits in sync.yaml; then run the command again",
             )
         written += applied.written
     return written
@@ -64,7 +65,7 @@ def mend_log(subject: Subject, wrong: Mapping[str, int], log: LogSpool, kafka: K
         for message in kafka.read_between(subject.log.topic, {partition: offset}, {partition: offset + 1}):
             produce(producer, subject.log.topic, message.key() or b"", None, partition=partition)
     if producer.flush(TIMEOUT):
-        raise SourceError(f"{subject.log.topic}: deletes could not be written in {TIMEOUT:.0f} s")
+        raise SourceError(f"{subject.log.topic}: Kafka did not take deletes within {TIMEOUT:.0f} s", hint=NOT_TAKEN)
     keys = list(wrong)
     for start in range(0, len(keys), _SNAPSHOT_KEYS):
         subject.again(keys[start : start + _SNAPSHOT_KEYS])

@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition
 
 from driftless import names
 from driftless.control import Control, State
-from driftless.errors import SourceError
+from driftless.errors import KAFKA_REFUSES, SourceError
 from driftless.kafka import TIMEOUT
 from driftless.lsn import format_lsn, parse_lsn
 from driftless.marker import Marker
@@ -56,7 +56,7 @@ class Reached:
             if message is not None:
                 error = message.error()
                 if error is not None and not error.retriable():
-                    raise SourceError(f"{self._topic}: {error.str()}")
+                    raise SourceError(f"reading {self._topic}: {error.str()}", hint=KAFKA_REFUSES)
                 trust = Trust.of(self._control.pipeline, self._reader.state)
                 told = None if error is not None else trust.parse(message.key(), message.value(), 0.0)
                 if isinstance(told, Marker):

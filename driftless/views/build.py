@@ -74,7 +74,10 @@ class Build:
         deadline = time.monotonic() + TIMEOUT
         while (found := kafka.topic(name)) is None:  # a broker may not have heard of it yet
             if time.monotonic() > deadline:
-                raise SourceError(f"the topic {name} is gone again right after it was made")
+                raise SourceError(
+                    f"Kafka made the topic {name}, and does not have it any more",
+                    hint="see whether something deletes topics there; then run `driftless apply` again",
+                )
             time.sleep(0.1)
         return replace(self, log=first_epoch(found.name, found.id, found.partitions))
 

@@ -213,7 +213,10 @@ class _Taking:
             snapshot = None
         topic = places.kafka.topic(names.table_topic(self._config.name, name))
         if topic is None:
-            raise SourceError(f"the topic of {name} is gone since its snapshot was taken")
+            raise SourceError(
+                f"somebody deleted the topic of {name} after its snapshot was taken",
+                hint="`driftless apply` makes it again, and reads the table into it",
+            )
         log = self._log or TopicLog(topic.name, topic.id, topic.partitions)
         if topic.id != log.topic_id:
             log = log.moved(topic.id, topic.partitions)

@@ -106,7 +106,10 @@ class Connect:
             if state == "FAILED" and time.monotonic() > begun + SETTLE_SECONDS:
                 raise SourceError(f"the connector {name} failed: {cause}", hint="see the Connect worker's log")
             if time.monotonic() > deadline:
-                raise SourceError(f"the connector {name} is still {state} after {seconds:.0f} s")
+                raise SourceError(
+                    f"the connector {name} is still {state} after {seconds:.0f} s",
+                    hint="see the Connect worker's log; `driftless apply` waits for it again",
+                )
             time.sleep(0.2)
 
     def validate(self, config: dict[str, str]) -> list[str]:
@@ -147,7 +150,10 @@ class Connect:
                     f"Kafka Connect at {self.address} cannot be reached: {_reason(exc)}", hint=hint
                 ) from exc
             if not is_whole(answer.status, answer.headers):
-                raise SourceUnavailable(f"Kafka Connect at {self.address} does not answer {method} {path} to the end")
+                raise SourceUnavailable(
+                    f"Kafka Connect at {self.address} broke off its answer to {method} {path}",
+                    hint="try again; if it happens again, see the log of the worker, and of a proxy before it",
+                )
             if answer.status == 404 and missing:
                 if answer.data and not _is_ours(answer):
                     raise self._stranger()
@@ -164,7 +170,10 @@ class Connect:
                 raise SourceError(f"Kafka Connect at {self.address}: {why}", hint="start the Connect worker again")
             # 409: rebalancing. 500 with a timeout: the worker waits for its group, as after a kill.
             if answer.status not in (409, 500, 503) or time.monotonic() > deadline:
-                raise SourceError(f"Kafka Connect at {self.address}: {method} {path}: {answer.status}: {why}")
+                raise SourceError(
+                    f"Kafka Connect at {self.address} answers {method} {path} with {answer.status}: {why}",
+                    hint="see the Connect worker's log",
+                )
             time.sleep(0.5)
 
 

@@ -80,7 +80,10 @@ def propose(source: Postgres, pipeline: str, schemas: Sequence[str] = ()) -> Pro
     relations = source.relations()
     known = {relation.schema for relation in relations.values()}
     if unknown := [schema for schema in schemas if schema not in known]:
-        raise ConfigError(*(f"--schema: there is no table in a schema {s}{did_you_mean(s, known)}" for s in unknown))
+        raise ConfigError(
+            *(f"--schema: there is no table in a schema {s}{did_you_mean(s, known)}" for s in unknown),
+            hint="without --schema, `driftless init` takes the tables of all schemas",
+        )
     left_out: dict[str, list[str]] = {}
     tables: dict[str, Proposed] = {}
     looked_at = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from driftless.errors import NoDocument, SourceError, SourceUnavailable
+from driftless.errors import POSTGRES_LOG, NoDocument, SourceError, SourceUnavailable
 from driftless.lsn import parse_lsn
 from driftless.views.sql import SETTINGS
 
@@ -218,8 +218,11 @@ def _slot_error(exc: psycopg.Error) -> SourceError:
             hint="raise max_replication_slots, or drop a slot that nobody uses",
         )
     if isinstance(exc, psycopg.OperationalError) and exc.sqlstate is None:
-        return SourceUnavailable(f"the source broke the connection: {' '.join(str(exc).split())}")
-    return SourceError(f"the source gave no position: {exc.diag.message_primary or exc}")
+        return SourceUnavailable(f"Postgres broke off the connection: {' '.join(str(exc).split())}")
+    return SourceError(
+        f"Postgres gives verify no position to compare at: {exc.diag.message_primary or exc}",
+        hint="source.dsn must lead to the primary, with a role that has REPLICATION; `driftless check` looks at both",
+    )
 
 
 def _connect(dsn: str) -> psycopg.Connection:
@@ -238,7 +241,7 @@ def _answers(connection: psycopg.Connection) -> Iterator[None]:
     except psycopg.OperationalError as exc:
         if connection.closed or exc.sqlstate is None or exc.sqlstate.startswith(("57P", "08")):
             raise SourceUnavailable(f"Postgres: {' '.join(str(exc).split())}") from None
-        raise SourceError(f"Postgres: {exc.diag.message_primary}") from None
+        raise SourceError(f"Postgres: {exc.diag.message_primary}", hint=POSTGRES_LOG) from None
     except psycopg.errors.InsufficientPrivilege as exc:
         raise SourceError(f"Postgres: {exc.diag.message_primary}", hint="give the role that right") from None
     except psycopg.DataError as exc:

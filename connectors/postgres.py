@@ -13,9 +13,9 @@ from psycopg.conninfo import conninfo_to_dict
 from connectors import columns, patient, queries
 from connectors.relations import ForeignKey, Relation
 from driftless import names
-from driftless.address import dsn_problem, is_refusal, misread
+from driftless.address import DSN_FORM, dsn_problem, is_refusal, misread
 from driftless.config import Config
-from driftless.errors import ConfigError, SourceError, SourceUnavailable
+from driftless.errors import POSTGRES_LOG, ConfigError, NoDocument, SourceError, SourceUnavailable
 from driftless.lsn import parse_lsn
 from driftless.table import Table, join_name, quoted, quoted_column, split_name
 from driftless.views.sql import SETTINGS
@@ -92,11 +92,11 @@ class Postgres:
     def __init__(self, dsn: str, *, patience: float = 10) -> None:
         """`patience`: seconds for which a connection is waited for."""
         if problem := dsn_problem(dsn):
-            raise ConfigError(f"the DSN of the source cannot be read: {problem}")
+            raise ConfigError(f"the DSN of the source cannot be read: {problem}", hint=DSN_FORM)
         try:
             self.parameters = conninfo_to_dict(dsn)
         except psycopg.ProgrammingError as exc:
-            raise ConfigError(f"the DSN of the source cannot be read: {misread(str(exc))}") from None
+            raise ConfigError(f"the DSN of the source cannot be read: {misread(str(exc))}", hint=DSN_FORM) from None
         self._dsn = dsn
         self.address = f"{self.parameters.get('host', 'localhost')}:{self.parameters.get('port', 5432)}"
         self._connection = self._connect(patience)
@@ -223,11 +223,11 @@ class Postgres:
                     self._connection.execute((limits + SETTINGS).encode())
                     found = self._connection.execute(f"select document::text from ({statement}) x".encode()).fetchone()
             except psycopg.errors.QueryCanceled:
-                raise SourceError(f"reading one took longer than {seconds:g} s") from None
+                raise SourceError(f"reading it took over {seconds:g} s", hint="an index on `by` helps") from None
             except psycopg.Error as exc:
                 if self._connection.closed or isinstance(exc, psycopg.errors.InsufficientPrivilege):
                     raise
-                raise SourceError(f"Postgres answers with the error {exc.sqlstate}") from None
+                raise NoDocument(f"Postgres answers with the error {exc.sqlstate}") from None
         return None if found is None else str(found[0])
 
     def role(self) -> str:
@@ -397,4 +397,4 @@ def _answers(address: str) -> Iterator[None]:
         hint = "give the role that right, or set source.admin_dsn for `apply`"
         raise SourceError(f"Postgres at {address}: {exc.diag.message_primary}", hint=hint) from None
     except psycopg.Error as exc:
-        raise SourceError(f"Postgres at {address}: {exc.diag.message_primary or str(exc).strip()}") from None
+        raise SourceError(f"Postgres at {address}: {exc.diag.message_primary or exc}", hint=POSTGRES_LOG) from None

@@ -9,7 +9,7 @@ from connectors.postgres import Postgres
 from driftless import names
 from driftless.config import Config, milliseconds
 from driftless.control import State, history
-from driftless.errors import ConfigError
+from driftless.errors import CORRECT_THE_FILE, ConfigError
 from driftless.registry import another_topic
 from driftless.table import Table
 from driftless.views.build import Build, builds, newest_build, progress_key
@@ -45,7 +45,7 @@ def plan_builds(
             continue
         tree, problems = resolve(name, view, source)
         if problems:
-            raise ConfigError(*(config.at(at, what) for at, what in problems))
+            raise ConfigError(*(config.at(at, what) for at, what in problems), hint=CORRECT_THE_FILE)
         if tree is None:
             continue  # a table of it is not there, which `check` says
         before = newest_build(state, name)

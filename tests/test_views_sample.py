@@ -203,7 +203,7 @@ def test_a_view_that_takes_too_long_has_no_sample(shop: Shop) -> None:
     with psycopg.connect(shop.config.source.dsn) as other:
         other.execute("lock table order_lines in access exclusive mode")
         found = samples(shop.config, shop.source, shop.config.views, values=False, seconds=0.2)
-    assert found["order"] == Sample(ORDER, "no sample: reading one took longer than 0.2 s")
+    assert found["order"] == Sample(ORDER, "no sample: reading it took over 0.2 s")
     assert found["customer"] == Sample(CUSTOMER)
     settings = [shop.source._row(f"show {name}") for name in ("statement_timeout", "transaction_read_only")]
     assert settings == [("0",), ("off",)]

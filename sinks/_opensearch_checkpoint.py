@@ -8,7 +8,7 @@ import orjson
 
 from driftless.errors import SinkUnavailable
 from driftless.sink import SinkContext
-from sinks._opensearch_server import Server
+from sinks._opensearch_server import SHARDS, Server
 from sinks._retry import attempts
 
 
@@ -89,4 +89,4 @@ class Checkpoints:
             ]
             if len(found) == shards:
                 return " ".join(sorted(found))
-        raise SinkUnavailable(f"Not all shards behind `{alias}` have started")
+        raise SinkUnavailable(f"Not all shards behind `{alias}` have started", hint=SHARDS)

@@ -16,7 +16,7 @@ from driftless.errors import SinkError, SinkUnavailable
 from sinks._arrow import batch
 from sinks._opensearch_bulk import reason
 from sinks._opensearch_id import document_id
-from sinks._opensearch_server import Server
+from sinks._opensearch_server import SHARDS, Server
 
 _KEEP_OPEN = "5m"  # between two pages of a scan: as long as the reader may take over one page
 _PAGE = 500
@@ -37,7 +37,7 @@ def read(server: Server, alias: str, keys: Sequence[str]) -> pa.RecordBatch:
         _, answer = server.call("POST", f"/{alias}/_mget", {"ids": some})
         for hit in hits(answer, "docs"):
             if hit.error is not None:
-                raise SinkUnavailable(f"`{alias}` cannot be read now: {reason(hit.error)}")
+                raise SinkUnavailable(f"`{alias}` cannot be read now: {reason(hit.error)}", hint=SHARDS)
             if (document := hit.document) is not None:
                 rows.append((wanted[hit.id], hit.version, document))
         start += len(some)
@@ -76,7 +76,10 @@ def _pages(server: Server, moment: str) -> Iterator[pa.RecordBatch]:
     while True:
         status, answer = server.call("POST", "/_search?allow_partial_search_results=false", body, ok={404})
         if status == 404:
-            raise SinkUnavailable("OpenSearch forgot the moment that was scanned; scan again from the start")
+            raise SinkUnavailable(
+                "OpenSearch has given up the point in time that was being scanned",
+                hint="Start again; it does so when a node restarts, and when nobody reads on for five minutes.",
+            )
         found = hits(answer, "hits")
         if not found:
             return

@@ -19,6 +19,7 @@ from sinks._opensearch_bulk import is_bulk_answer
 from sinks._retry import attempts
 
 AWAY = "Is the server running, and is `url` right?"
+SHARDS = "Start the nodes that are down: `GET /_cat/shards` says which shards have none."
 WRONG_URL = "Is `url` that of an OpenSearch server?"
 _NO_TLS = ("WRONG_VERSION_NUMBER", "wrong version number", "RECORD_LAYER_FAILURE", "record layer failure")
 BUSY = frozenset({408, 429, 500, 502, 503, 504})
@@ -73,13 +74,15 @@ class Server:
             kind = type(exc.info if isinstance(exc.info, Exception) else exc).__name__
             raise SinkUnavailable(f"OpenSearch at {self.address} does not answer {where}: {kind}", hint=AWAY) from exc
         if not is_whole(status, headers):
-            raise SinkUnavailable(f"OpenSearch at {self.address} does not answer {where} to the end")
+            what = f"OpenSearch at {self.address} broke off its answer to {where}"
+            raise SinkUnavailable(what, hint="see the log of the server, and of a proxy before it")
         if status < 300 or status in ok:
             if status != TOO_LARGE and not _is_json(headers):
                 raise stranger(where, status)
             return status, answer
         if status in BUSY:
-            raise SinkUnavailable(f"OpenSearch answers {where} with {status} {error_type(answer)}")
+            what = f"OpenSearch answers {where} with {status} {error_type(answer)}"
+            raise SinkUnavailable(what, hint="It is overloaded or starting: its log says which.")
         hint = "Check the user, its password and its permissions." if status in (401, 403) else WRONG_URL
         raise SinkMisconfigured(f"OpenSearch refuses {where}: {status} {error_type(answer)}", hint=hint)
 
@@ -132,7 +135,10 @@ class Server:
         status, answer = self.call("PUT", f"/{name}", body, ok={400})
         if status == 400 and (error := orjson.loads(answer)["error"])["type"] != "resource_already_exists_exception":
             # The operator's own settings and mapping are at fault, no row is: the server may be quoted.
-            raise SinkMisconfigured(f"OpenSearch does not make the index `{name}`: {error['reason']}")
+            raise SinkMisconfigured(
+                f"OpenSearch does not make the index `{name}`: {error['reason']}",
+                hint="Correct `settings` or `mapping` of the follower, then `driftless apply`.",
+            )
         return status != 400
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ _STATE, _REMOVE, _COUNT = map(Script, ("state.lua", "remove.lua", "count.lua"))
 _SWITCH = Script("move.lua", "switch.lua")
 # Names in one call: some three milliseconds of the server's time.
 _PAGE = 100
+SWITCHING = "Wait until `driftless status` does not say `promoting` any more, then start again."
 _LONGEST = 9
 """Digits of a generation's number."""
 
@@ -61,7 +62,8 @@ class Generations:
         def look(client: Any) -> int | None:
             standing = self.standing(client)
             if standing.coming is not None:
-                raise SinkUnavailable(f"`{self._context.follower}` is being switched to generation {standing.coming}")
+                what = f"`{self._context.follower}` is being switched to generation {standing.coming}"
+                raise SinkUnavailable(what, hint=SWITCHING)
             return None if standing.live == generation else generation
 
         return self._server.ask(look)
@@ -113,7 +115,8 @@ class Generations:
             if leaving != generation:
                 self._switch(leaving, generation, progress)
             return
-        raise SinkUnavailable(f"`{self._context.follower}` is being switched to another generation, again and again")
+        what = f"`{self._context.follower}` is being switched to another generation, again and again"
+        raise SinkUnavailable(what, hint=SWITCHING)
 
     def promoted(self) -> int | None:
         found = self._server.call("HGET", self._names.follower, "promoted")
@@ -134,7 +137,8 @@ class Generations:
                 continue  # a switch was begun since we looked
             self._remove(generation, None if where == b"live" else generation)
             return
-        raise SinkUnavailable(f"`{self._context.follower}` is being switched; generation {generation} stays meanwhile")
+        what = f"`{self._context.follower}` is being switched; generation {generation} stays meanwhile"
+        raise SinkUnavailable(what, hint=SWITCHING)
 
     def _require_unseen(self, generation: int, client: Any) -> None:
         standing = self.standing(client)
@@ -204,7 +208,8 @@ class Generations:
             live, switching = self._server.call("HMGET", self._names.follower, "live", "switching")
             if switching is None and live is not None and int(live) == coming:
                 return  # another process went through the same switch, and finished it
-            raise SinkUnavailable(f"`{self._context.follower}` was switched by another process meanwhile") from refused
+            what = f"Another process switched `{self._context.follower}` meanwhile"
+            raise SinkUnavailable(what, hint=SWITCHING) from refused
         self._state("finish", coming)
 
     def _six(self, found: list[str], leaving: int, coming: int) -> list[str]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from driftless.errors import SinkUnavailable
 from sinks._arrow import batch
 from sinks._redis_format import Format
-from sinks._redis_generations import Generations
+from sinks._redis_generations import SWITCHING, Generations
 from sinks._redis_names import Names, Template
 from sinks._redis_wire import Script, Server
 from sinks._retry import attempts
@@ -63,7 +63,7 @@ class Reader:
             while known:
                 found = self._fetch(generation, place, [name for name, _ in known])
                 if found is None:
-                    raise SinkUnavailable("The generation was switched while it was scanned; scan again from the start")
+                    raise SinkUnavailable("The generation was switched while it was scanned", hint=SWITCHING)
                 rows = [
                     (stored_key or key, version, document)
                     for (_, key), (document, version, stored_key) in zip(known, found, strict=False)
@@ -79,7 +79,7 @@ class Reader:
             found = self._fetch(generation, self._generations.place(generation), names)
             if found is not None:
                 return found
-        raise SinkUnavailable("The generation is being switched, again and again")
+        raise SinkUnavailable("The generation is being switched, again and again", hint=SWITCHING)
 
     def _fetch(self, generation: int, place: int | None, names: Sequence[str]) -> list[Found] | None:
         """The same; None when the generation is not in that place any more."""

@@ -32,6 +32,8 @@ _ACCESS = {"NOAUTH", "WRONGPASS", "NOPERM"}
 class Refused(SinkMisconfigured):
     """One of our scripts says `GENERATION ...`: things are not as the caller believed."""
 
+    HINT = "Another process promotes or drops generations of this follower: see `driftless status`, then start again."
+
 
 class Script:
     """Lua files beside this one, put together, and called by their hash."""
@@ -147,7 +149,8 @@ def meaning(exc: Exception, address: str = "") -> SinkError:
     if code == "OOM":
         return SinkUnavailable("Redis is full (maxmemory)", hint="Give it more memory; writing goes on by itself then.")
     if code in _PASSING:
-        return SinkUnavailable(f"Redis cannot do this now: {code} {text.removeprefix(code)}")
+        what = f"Redis cannot do this now: {code} {text.removeprefix(code)}"
+        return SinkUnavailable(what, hint="Its log says why; it is tried again by itself.")
     if isinstance(exc, (exceptions.ConnectionError, exceptions.TimeoutError, OSError)):
         if "CERTIFICATE_VERIFY_FAILED" in text:
             return SinkMisconfigured("Redis's certificate is not trusted", hint="Set `ca_certs`.")
@@ -158,7 +161,8 @@ def meaning(exc: Exception, address: str = "") -> SinkError:
         return SinkMisconfigured(f"The server at {address} is not Redis", hint="Give the `url` of a Redis server.")
     if code == "GENERATION":
         return Refused(text)
-    return SinkMisconfigured(f"Redis{f' at {address}' * bool(address)} refuses: {text}")
+    what = f"Redis{f' at {address}' * bool(address)} refuses: {text}"
+    return SinkMisconfigured(what, hint="Correct that in the server, or give the `url` of another one.")
 
 
 def command(*parts: str | bytes) -> bytes:

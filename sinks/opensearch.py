@@ -228,21 +228,21 @@ class OpenSearchSink:
     def promoted(self) -> int | None:
         holders = self._holders()
         if len(holders) > 1:
-            raise SinkMisconfigured(f"Readers of `{self._config.index}` see several generations: {', '.join(holders)}")
+            what = f"Readers of `{self._config.index}` see several generations: {', '.join(holders)}"
+            raise SinkMisconfigured(what, hint="Take the alias away from all of these indices but one.")
         if not holders:
             return None
         number = holders[0].removeprefix(f"{self._config.index}-")
         if not number.isdecimal():
-            raise SinkMisconfigured(
-                f"The alias `{self._config.index}` leads to `{holders[0]}`, which is not ours",
-                hint="Choose another `index` for this follower, or remove that alias.",
-            )
+            what = f"The alias `{self._config.index}` leads to `{holders[0]}`, which is not ours"
+            raise SinkMisconfigured(what, hint="Choose another `index` for this follower, or remove that alias.")
         return int(number)
 
     def drop(self, generation: int, *, also_live: bool = False) -> None:
         mark = self._mark_of(self._name(generation))
         if mark not in (None, self._mark(generation)):
-            raise SinkMisconfigured(f"The index `{self._name(generation)}` is not ours to drop")
+            what = f"The index `{self._name(generation)}` is not ours to drop"
+            raise SinkMisconfigured(what, hint="Choose another `index` for this follower, or remove it yourself.")
         if not also_live:
             seen, _ = self._server.call("GET", f"/{self._name(generation)}/_alias/{self._config.index}", ok={404})
             if seen == 200:

@@ -330,7 +330,7 @@ class TestRedisGenerations(RedisCase):
         scan = two.scan(1)
         next(scan)
         opened().promote(2)
-        with pytest.raises(SinkUnavailable, match="scan again"):
+        with pytest.raises(SinkUnavailable, match="was switched while it was scanned"):
             list(scan)
 
     # -- what else a switch does --------------------------------------------------------------------------------

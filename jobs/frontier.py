@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from driftless import names
 from driftless.control import Control, State
-from driftless.errors import SourceError, SyncError
+from driftless.errors import KAFKA_REFUSES, SourceError, SyncError
 from driftless.kafka import Kafka, Offsets
 from driftless.marker import Marker, Stranger, Truncation
 from driftless.registry import TopicLog
@@ -199,7 +199,7 @@ class FrontierReader(Background):
             for message in messages:
                 error = message.error()
                 if error is not None and not error.retriable():
-                    raise SourceError(f"{self._topic}: {error.str()}")
+                    raise SourceError(f"reading {self._topic}: {error.str()}", hint=KAFKA_REFUSES)
             good = [m for m in messages if m.error() is None]
             found = [trust.parse(m.key(), m.value(), m.timestamp()[1] / 1000) for m in good]
             with self._lock:

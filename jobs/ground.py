@@ -62,7 +62,8 @@ class Ground:
     def _same(self, log: TopicLog) -> None:
         now, found = time.monotonic(), self._kafka.topic(log.topic)
         if found is None and now - self._gone_at.setdefault(log.topic, now) < GONE_SECONDS:
-            raise SourceUnavailable(f"there is no topic {log.topic}")
+            hint = f"a broker may be starting; where it stays away for {GONE_SECONDS:g} s, somebody has deleted it"
+            raise SourceUnavailable(f"Kafka has no topic {log.topic}", hint=hint)
         if reason := "is gone since it was registered" if found is None else differs(log, found):
             raise not_the_same(log, reason)
         self._gone_at.pop(log.topic, None)

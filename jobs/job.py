@@ -29,7 +29,10 @@ def make_job(config: Config, follower: str, generation: Generation, state: State
         store = config_model(generation.kind).model_validate(settings)
         store.validate_for(context)
     except ValueError as exc:
-        raise ConfigError(f"followers.{follower}.{generation.kind}: {exc}") from None
+        raise ConfigError(
+            f"followers.{follower}.{generation.kind}: {exc}",
+            hint="correct the follower in sync.yaml, then `driftless apply`",
+        ) from None
     log, parse, shape, retention = (_of_view if generation.build else _of_table)(config, generation, state)
     options = kafka_options(kafka, follower)
     if "headers" in parse:
@@ -74,6 +77,9 @@ def _of_table(config: Config, generation: Generation, state: State) -> _Log:
 def _of_view(_: Config, generation: Generation, state: State) -> _Log:
     build = build_of(state, generation.view, generation.build)
     if build is None or build.log is None:
-        raise SourceError(f"build {generation.build} of the view {generation.view} is not there any more")
+        raise SourceError(
+            f"build {generation.build} of the view {generation.view} is not there any more",
+            hint="`driftless rebuild` fills the follower from the newest build",
+        )
     parse, shape = documents_sql(build.log)
     return build.log, parse, shape, build.retention / 1000

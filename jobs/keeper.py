@@ -92,7 +92,9 @@ class Keeper(Background):
         future: Future[None] = Future()
         with self._wake:
             if self.ended_by is not None or self._stopping:
-                raise self.ended_by or SourceUnavailable(f"the lease of {self.lease.follower} is given back")
+                raise self.ended_by or SourceUnavailable(
+                    f"this process has given back the lease of {self.lease.follower}", hint="start the run again"
+                )
             self._asked.append((facts, future))
             self._wake.notify()
         future.result()

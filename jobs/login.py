@@ -46,7 +46,8 @@ def log_in(jvm: Any, kafka: Kafka) -> None:
         cause = exc.java_exception
         raise refusal(str(exc)) or SourceUnavailable(
             f"Spark's client of Kafka does not reach the brokers: {cause.getClass().getSimpleName()}: "
-            f"{cause.getMessage()}"
+            f"{cause.getMessage()}",
+            hint="are the addresses that the brokers advertise reachable from this machine?",
         ) from None
 
 

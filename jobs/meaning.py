@@ -29,7 +29,8 @@ def spark_error(exc: Exception, place: str = "") -> SyncError:
     if said is None and (refused := refusal(str(exc))):
         return refused
     if said is None:
-        return SourceUnavailable(f"{where}reading the log with Spark failed: {_kind(exc)}")
+        hint = "it is tried again by itself; where that goes on, the output of the run says what Spark met"
+        return SourceUnavailable(f"{where}reading the log with Spark failed: {_kind(exc)}", hint=hint)
     if said.startswith(POISON):
         hint = "correct the value in the source, then `driftless apply --anew`"
     elif RENAMED in said:

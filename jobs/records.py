@@ -113,7 +113,7 @@ class Records:
         while go_on and any(self._at[p] < offset for p, offset in end.items()):
             if time.monotonic() > deadline:
                 raise SourceUnavailable(
-                    f"Kafka gave no answer within {self._seconds:.0f} s while reading {self._topic}"
+                    f"Kafka did not answer within {self._seconds:.0f} s while {self._topic} was read"
                 )
             some = self._consumer.poll(self._jvm.java.time.Duration.ofMillis(_POLL_MILLISECONDS))
             if not some.isEmpty():

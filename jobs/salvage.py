@@ -92,7 +92,8 @@ class _Salvage:
         try:
             (name,) = self._names.rows([self._some(listed, place, place + 1)]).to_pylist()
         except SPARK_ERRORS as unnamed:
-            raise DecodeError(f"{where}: {why}") from unnamed
+            hint = "look at the record with a Kafka client; `driftless apply --anew` reads all tables again, behind it"
+            raise DecodeError(f"{where}: {why}, and its key cannot be read either", hint=hint) from unnamed
         return Unread(name["key"], name["version"], f"{where}: {why}", record.partition())
 
     def close(self) -> None:

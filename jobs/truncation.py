@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from driftless.errors import SourceError, SourceUnavailable
+from driftless.errors import KAFKA_REFUSES, SourceError, SourceUnavailable
 from driftless.kafka import Kafka
 from driftless.lsn import format_lsn
 from driftless.marker import Truncation
@@ -36,13 +36,15 @@ def truncated(kafka: Kafka, log: TopicLog, truncation: Truncation) -> TopicLog:
         while left:
             message = consumer.poll(ANSWER_SECONDS)
             if message is None:
-                raise SourceUnavailable(f"Kafka gave no answer within {ANSWER_SECONDS:.0f} s while reading {log.topic}")
+                raise SourceUnavailable(
+                    f"Kafka did not answer within {ANSWER_SECONDS:.0f} s while {log.topic} was read"
+                )
             error, partition, offset = message.error(), message.partition(), message.offset()
             assert partition is not None
             assert offset is not None
             if error is not None:
                 if error.code() != KafkaError._PARTITION_EOF:
-                    raise SourceError(f"reading {log.topic}: {error.str()}")
+                    raise SourceError(f"reading {log.topic}: {error.str()}", hint=KAFKA_REFUSES)
                 left.discard(partition)
             elif partition in left and _lsn(message) >= truncation.lsn:
                 floors[partition] = min(offset, floors[partition])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from confluent_kafka import TopicPartition
 
 from driftless import names
-from driftless.errors import SourceError
+from driftless.errors import KAFKA_REFUSES, SourceError
 from driftless.kafka import Kafka, Offsets
 from driftless.marker import Marker
 
@@ -63,7 +63,7 @@ class CutReader:
                 if error is None:
                     newest = transaction_end(message.value()) or newest
                 elif not error.retriable():
-                    raise SourceError(f"{self._topic}: {error.str()}")
+                    raise SourceError(f"reading {self._topic}: {error.str()}", hint=KAFKA_REFUSES)
             messages = self._consumer.consume(1_000, 0)
         if newest is None:
             return None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from driftless.errors import SyncError
+from driftless.errors import Internal
 
 Row = Sequence[object]
 """(key's text, version, whether it is a delete, then the JSON text of each column that the view reads of the table, in
@@ -22,7 +22,7 @@ LAST_ROOT = (1 << 63) - 1
 """Between them is what a store numbers its roots with."""
 
 
-class RowsLost(SyncError):
+class RowsLost(Internal):
     """The store is not there, damaged, or of another view: make a new one and fill it from the log."""
 
 

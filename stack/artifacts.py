@@ -111,7 +111,10 @@ def _listing() -> dict[str, tuple[str, ...]]:
 
 def _dependencies(conf: str) -> tuple[str, ...]:
     if conf not in _listing():
-        raise StackError(f"{COORDINATES.name} has no conf {conf!r}; it has {', '.join(_listing())}")
+        raise StackError(
+            f"{COORDINATES.name} has no conf {conf!r}; it has {', '.join(_listing())}",
+            hint="restore that file with `git checkout`, or install driftless again",
+        )
     return _listing()[conf]
 
 
@@ -138,7 +141,11 @@ def _fetch_missing(missing: list[str], report: Report) -> None:
     for conf in missing:
         count = len(list((partial / conf).iterdir())) if (partial / conf).is_dir() else 0
         if count != len(_dependencies(conf)):
-            raise StackError(f"{conf}: {count} files came of {len(_dependencies(conf))}", unreachable=True)
+            raise StackError(
+                f"{conf}: {count} of {len(_dependencies(conf))} files arrived",
+                hint="give the command again: it fetches what is missing",
+                unreachable=True,
+            )
         whole = partial / f"{conf}.whole"
         make_folder(whole)
         (partial / conf).rename(whole / conf)

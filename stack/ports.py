@@ -45,7 +45,10 @@ def choose_ports(seed: str, taken: Collection[int]) -> dict[str, int]:
         ports = {name: base + offset for offset, name in enumerate(DEFAULT_PORTS)}
         if not set(ports.values()) & set(taken) and all(map(is_free, ports.values())):
             return ports
-    raise StackError(f"no free block of ports between {_FIRST_BLOCK} and {_FIRST_BLOCK + _BLOCK * _BLOCKS}")
+    raise StackError(
+        f"no free block of ports between {_FIRST_BLOCK} and {_FIRST_BLOCK + _BLOCK * _BLOCKS}",
+        hint="stop a stack that you do not need, with `driftless down --name NAME`",
+    )
 
 
 def require_free(server: str, port: int) -> None:

@@ -106,7 +106,11 @@ class Server:
                 extra_groups=None if user is None else [],
             )
         except subprocess.TimeoutExpired as exc:
-            raise StackError(f"{self.name}: {command[0]} did not end within 180 s", unreachable=True) from exc
+            raise StackError(
+                f"{self.name}: {command[0]} did not end within 180 s",
+                hint="the machine may be too busy, or its disk too slow: try again when it is not",
+                unreachable=True,
+            ) from exc
         if answer.returncode != 0:
             lines = last_lines_of(answer.stdout)
             raise failure(f"{self.name}: {Path(command[0]).name} failed; its last lines", lines)

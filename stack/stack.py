@@ -273,4 +273,4 @@ def _records(home: Path) -> Iterator[Record]:
 
 def _require_kind(server: str) -> None:
     if server not in KINDS:
-        raise StackError(f"{server!r}: not a server of the stack; it has {', '.join(SERVERS)}")
+        raise StackError(f"{server!r} is not a server of the stack", hint=f"name one of {', '.join(SERVERS)}")

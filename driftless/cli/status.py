@@ -160,8 +160,10 @@ def _built(view: dict[str, Any]) -> str:
 
 
 _NUMBERS = ("gen", "lag s", "lag records", "documents", "quarantined")
-_LESS_NEEDED = ("proven", "view", "applied", "lag records")
-"""Columns that are left out, in this order, where the terminal is too narrow for all: no name is cut."""
+_LESS_NEEDED = ("proven", "view", "applied", "lag records", "quarantined", "documents")
+"""Columns that are left out, in this order, where the terminal is too narrow for all: no name is cut. What is in
+quarantine is told below the table, too. The longest name that a follower may have fits into 80 columns.
+"""
 
 
 def _grid(facts: dict[str, Any], width: int) -> Grid:

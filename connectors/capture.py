@@ -178,7 +178,7 @@ class _Taking:
         early = self._places.source.early_dates(self._table.full_name, dates)
         if early:
             raise ConfigError(
-                f"{self._table.full_name}: {', '.join(early)} holds dates before 1582-10-15, which a snapshot beside "
+                f"{self._table.full_name}: {', '.join(early)} holds dates before 1582-10-15, which a snapshot during "
                 "the stream would read wrongly",
                 hint="leave the column out with `exclude`, or capture the table in a new pipeline, from its start",
             )

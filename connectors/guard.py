@@ -24,10 +24,10 @@ from driftless.reading import newest_reading
 from driftless.registry import differs, keeps_newest, not_the_same, registered_log
 from driftless.views.build import newest_build
 
-APPLY = "run `driftless apply`: it has the tables read anew, then start the run again"
+APPLY = "run `driftless apply`: it re-snapshots the tables; then restart `driftless run`"
 STARTS = "`driftless apply` starts it again"
 REMADE = "`driftless apply` makes it again"
-ANEW = "if source.dsn leads where it should, run `driftless apply --anew`: it has everything read anew from there"
+ANEW = "if source.dsn leads where it should, run `driftless apply --anew`: it re-snapshots all tables from there"
 OTHER = "choose another `name` in sync.yaml, or correct source.dsn if this is meant to be that pipeline"
 UNREAD_SECONDS = 3.0
 """A slot may be free for a moment, as while Debezium connects again."""
@@ -202,8 +202,8 @@ def inherited(config: Config, source: Postgres) -> Iterator[Trouble]:
         if children := parents.get(name):
             more = f" and {len(children) - 1:,} more" if len(children) > 1 else ""
             hint = (
-                f"detach them (`alter table {children[0]} no inherit {name}`) or drop them, then start the run again; "
-                "or follow those tables instead"
+                f"detach them (`alter table {children[0]} no inherit {name}`) or drop them, then restart "
+                "`driftless run`; or follow those tables instead"
             )
             yield Trouble(
                 f"{name} has tables that inherit from it, {children[0]}{more}: their rows are read with it, and are in "

@@ -243,7 +243,7 @@ def _followers(
             continue
         what = f"generation {wanted.number} of the view {wanted.view} in {wanted.kind}"
         if before is not None:
-            what += f", beside the live one, which it replaces when it is built: {', '.join(_changed(before, wanted))}"
+            what += f", next to the live one, which it replaces when it is built: {', '.join(_changed(before, wanted))}"
         if before is None:
             facts = begin_first(state, name, wanted)
             actions.append(Action("create", f"follower {name}", what, together=write, part=facts))
@@ -264,6 +264,6 @@ def _changed(old: Generation, new: Generation) -> Iterator[str]:
     if (old.table.full_name, old.table.key) != (new.table.full_name, new.table.key):
         yield "its root or key changed"
     elif old.build != new.build:
-        yield "its view is built anew"
+        yield "its view is rebuilt"
     elif old.epoch != new.epoch:
-        yield "its table is read anew"
+        yield "its table is re-snapshotted"

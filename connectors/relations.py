@@ -144,7 +144,7 @@ def topic_meetings(pipeline: str, tables: Iterable[str], existing: Iterable[str]
         if other != name:
             yield name, f"would share the topic {topic} with {other}: capture it in another pipeline"
         elif stranger is not None and stranger != f"the topic {topic}":
-            yield name, f"would have the topic {topic}, which Kafka does not allow beside {stranger}"
+            yield name, f"would have the topic {topic}, which Kafka does not allow together with {stranger}"
 
 
 def view_meetings(pipeline: str, tables: Iterable[str], views: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -99,7 +99,7 @@ def stop_by(places: Places, slot: str, connector: str) -> None:
         if time.monotonic() > deadline:
             raise SourceError(
                 f"the slot {slot} is still in use {STOP_SECONDS:.0f} s after the connector was stopped",
-                hint="something else reads from it: end that, then `driftless apply` goes on",
+                hint="something else reads from it: end that, then run `driftless apply` again",
             )
         time.sleep(0.2)
 
@@ -113,5 +113,5 @@ def remake(kafka: Kafka, topic: str, partitions: int, settings: dict[str, str]) 
         if found is None:
             kafka.create(topic, partitions, settings)
         if time.monotonic() > deadline:
-            raise SourceError(f"the topic {topic} could not be made anew", hint="`driftless apply` tries again")
+            raise SourceError(f"the topic {topic} could not be recreated", hint="`driftless apply` tries again")
         time.sleep(0.2)

@@ -141,7 +141,7 @@ class Snapshots:
             if state == "FAILED":
                 raise SourceError(
                     f"the connector failed during the snapshot of {table}: {cause}",
-                    hint="leave out a column that Debezium cannot read with `exclude`; `driftless apply` goes on",
+                    hint="leave out a column that Debezium cannot read with `exclude`; `driftless apply` resumes",
                 )
             time.sleep(POLL_SECONDS)
 
@@ -157,7 +157,7 @@ class Snapshots:
             case "TABLE_SCAN_COMPLETED":
                 self._report(f"{table}: {int(data.get('total_rows_scanned', 0)):,} rows read")
             case "ABORTED":
-                raise SnapshotFailed(f"the snapshot of {table} was stopped", hint="`driftless apply` takes it anew")
+                raise SnapshotFailed(f"the snapshot of {table} was stopped", hint="`driftless apply` takes it again")
         return bool(told["type"] == "COMPLETED")
 
     def _ask(self, table: str, signal: str, only: str) -> None:

@@ -66,8 +66,8 @@ def untrusted(source: Postgres, pipeline: str, state: State) -> str:
     trust = Trust.of(pipeline, state)
     if not trust.tokens:
         return (
-            "the pipeline has no token yet: whoever may connect to the database can write markers and TRUNCATEs that "
-            "it believes; `driftless apply` gives it one"
+            "the pipeline has no token yet: every role that may connect to the database can write markers and "
+            "TRUNCATEs that it believes; `driftless apply` gives it one"
         )
     token = token_of(source, pipeline)
     if token is None:

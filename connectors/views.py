@@ -65,7 +65,7 @@ def plan_builds(
         found[name] = wanted
         detail = f"build {wanted.number}, of {', '.join(tree.tables)}"
         if before is not None:
-            detail += f", since its topic {another}" if another else ", beside the one that is there"
+            detail += f", since its topic {another}" if another else ", next to the one that is there"
         actions.append(
             Action("create" if before is None else "rebuild", f"view {name}", detail, do=_begin(config, places, wanted))
         )

@@ -131,7 +131,7 @@ class TableConfig(Model):
     retention: Duration = Field(
         default="7d",
         description="How long the log keeps a delete before it may forget it. A follower that was away for longer "
-        "must be built anew.",
+        "must be rebuilt.",
         examples=["14d"],
     )
 
@@ -205,7 +205,7 @@ class FollowerConfig(Model):
     view: str = Field(description="The view whose documents it holds.", examples=["product"])
     keep: Duration = Field(
         default="1d",
-        description="How long a generation that readers have left goes on following, to go back to with "
+        description="How long a generation that readers have left is still followed, to go back to with "
         "`driftless promote`. After that it is dropped.",
         examples=["7d"],
     )

@@ -143,7 +143,7 @@ def _syntax(text: str, exc: ParseError) -> tuple[int, str]:
     if str(error["description"]).startswith("Expecting )"):
         return at, "a parenthesis is not closed behind this"
     if str(error["description"]).startswith("Required keyword"):
-        return at, f"something is missing beside {shown}"
+        return at, f"something is missing next to {shown}"
     return at, f"{shown} is not expected here"
 
 

@@ -47,7 +47,7 @@ def describe_made(kafka: Kafka, names: Iterable[str], seconds: float = MADE_SECO
         if left and time.monotonic() > deadline:
             raise SourceError(
                 f"the topic {left[0]} is not there {seconds:.0f} s after it was made",
-                hint="something deletes it, or the brokers are overloaded; `driftless apply` goes on",
+                hint="something deletes it, or the brokers are overloaded; `driftless apply` resumes",
             )
         if left:
             time.sleep(0.2)

@@ -11,7 +11,7 @@ from driftless.errors import LogReplaced, SourceError
 from driftless.kafka import Kafka, Offsets, Topic
 from driftless.version import make_version
 
-APPLY = "run `driftless apply`: it has the tables read anew, then start the run again"
+APPLY = "run `driftless apply`: it re-snapshots the tables; then restart `driftless run`"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class TopicLog:
         if not known or known[-1].number != epoch:
             raise SourceError(
                 f"{self.topic} has no epoch {epoch} yet: its snapshot is not complete",
-                hint="`driftless apply` goes on with it",
+                hint="`driftless apply` resumes it",
             )
         return replace(self, topic_id=topic_id, epochs=known)
 
@@ -146,7 +146,7 @@ def same_topic(kafka: Kafka, log: TopicLog) -> None:
 
 
 def not_the_same(log: TopicLog, reason: str) -> LogReplaced:
-    return LogReplaced(f"the topic {log.topic} {reason}: offsets in it mean nothing to the followers", hint=APPLY)
+    return LogReplaced(f"the topic {log.topic} {reason}; saved offsets are no longer valid", hint=APPLY)
 
 
 def another_topic(kafka: Kafka, log: TopicLog) -> str:
@@ -159,7 +159,7 @@ def differs(log: TopicLog, found: Topic | None) -> str:
     if found is None:
         return "is gone since it was registered"
     if found.id != log.topic_id:
-        return "was deleted and made again since it was registered"
+        return "was recreated"
     if found.partitions != log.partitions:
         return f"has {found.partitions} partitions, and {log.partitions} were registered"
     return ""

@@ -19,8 +19,8 @@ A document shows a column as `to_jsonb` shows it in UTC: numbers exact, timestam
 `NaN` and `infinity` as text. What the server, the database or the role is set to
 (`DateStyle`, `IntervalStyle`, `bytea_output`, `extra_float_digits`) does not show: these are taken at their defaults.
 **exact** below means just that. A **rule** says what is shown instead, and the SQL
-that gives the same. A **refused** column is left out of documents and of the log; its table goes on, unless it is a
-column of the key.
+that gives the same. A **refused** column is left out of documents and of the log; its table is still followed, unless
+it is a column of the key.
 
 | type | alone | in an array |
 |---|---|---|

@@ -167,7 +167,7 @@ class Follow:
                 pause = min(pause * 2, RETRY_SECONDS)
             else:
                 if self.progress.trouble:
-                    _log.warning("%s: goes on", self.job.follower)
+                    _log.warning("%s: resumed", self.job.follower)
                     self.progress.trouble = ""
                 return
 
@@ -307,7 +307,7 @@ class Follow:
     def _tell_what_holds_up(self) -> None:
         said = self._hanging.held_up(self.progress.held_up)
         if bool(said) != bool(self.progress.held_up):
-            _log.warning("%s: %s", self.job.follower, said or "goes on")
+            _log.warning("%s: %s", self.job.follower, said or "resumed")
             self.progress.changed.set()
         self.progress.held_up = said
 
@@ -332,7 +332,7 @@ class Follow:
             raise SourceError(
                 f"the follower has not reached the log's end for {lasting(away)}; the log keeps deletes for "
                 f"{lasting(self.job.retention)}, so it may still hold rows that are gone",
-                hint=f"`driftless rebuild {self.job.follower}` builds it anew, beside what readers see",
+                hint=f"`driftless rebuild {self.job.follower}` rebuilds it while readers keep what they have",
             )
 
     def _claim(self) -> None:
@@ -371,7 +371,7 @@ class Follow:
             raise SinkError(
                 f"generation {self.job.generation} was built with {found:,} documents, the log has {wanted:,}",
                 hint=f"was the store restored, or does something else write into it? `driftless rebuild "
-                f"{self.job.follower}` builds it anew",
+                f"{self.job.follower}` rebuilds it",
             )
 
     def _save_now_and_then(self) -> None:

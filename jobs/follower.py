@@ -85,7 +85,7 @@ class Follower(Leased[_Running]):
         if not ready:
             raise SourceError(
                 f"{self.name}: the snapshot of {self._shared.config.table_of(self.name)} is not complete",
-                hint="`driftless apply` goes on with it",
+                hint="`driftless apply` resumes it",
             )
         for generation in ready:
             self._start(generation, state)
@@ -297,7 +297,7 @@ class Follower(Leased[_Running]):
             if r.progress.live and r.worker.overtaken and newest is not r.progress and not paused:
                 said = told(newest.error) if newest.error is not None else newest.held_back
             if said:
-                said = f"readers see generation {n}, from before its log began anew, and no later position: {said}"
+                said = f"readers see generation {n}, from before its log was recreated, and no later position: {said}"
             if said != r.progress.stuck:
                 r.progress.stuck = said
                 r.progress.changed.set()

@@ -172,14 +172,14 @@ class FrontierReader(Background):
                 now = time.monotonic()
                 self._failing_at = self._failing_at or now
                 if now - self._failing_at >= OPEN_SECONDS:
-                    self._say(f"no further position of the source can be claimed: {exc}")
+                    self._say(f"follower positions cannot advance: {exc}")
                 self._ended.wait(1.0)
             finally:
                 consumer.close()
 
     def _say(self, held_up: str) -> None:
         if bool(held_up) != bool(self.held_up):
-            _log.warning("%s: %s", self._pipeline, held_up or "positions of the source can be claimed again")
+            _log.warning("%s: %s", self._pipeline, held_up or "follower positions advance again")
         self.held_up = held_up
 
     def _read(self, consumer: Consumer) -> None:

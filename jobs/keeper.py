@@ -150,7 +150,7 @@ class Keeper(Background):
             future.set_exception(error)
 
     def _give_up(self, error: SyncError) -> None:
-        """The thread ended by an error that is not provided for: say so in what is written last."""
+        """The thread ended by an unexpected error: say so in what is written last."""
         self._end(error)
         try:
             self.lease.release(self._kept.standing())

@@ -302,15 +302,17 @@ def shown(worker: Worker) -> Iterator[None]:
         _log.error("%s: stopped: %s", worker.group, progress.error)
     except GONE:
         if not stopped():
-            hint = "start the run again: it goes on where it was; where memory ran out, --memory gives it more"
+            hint = "restart `driftless run`: it resumes; if memory ran out, give it more with --memory"
             progress.error, progress.state = SourceError("Spark's JVM has ended", hint=hint), "failed"
             _log.error("%s: stopped: Spark's JVM has ended", worker.group)
     except Exception as exc:  # noqa: BLE001
         if not stopped():
-            what = f"{type(exc).__name__}, an error that is not provided for"
+            what = f"unexpected error: {type(exc).__name__} (please report it)"
             # Its own words may quote a row.
             _log.error("%s: stopped: %s\n%s", worker.group, what, "".join(traceback.format_tb(exc.__traceback__)))
-            progress.error = SyncError(what, hint="this is a defect of driftless; the log of the run says where")
+            progress.error = SyncError(
+                what, hint="this is a defect of driftless: report it with the lines of the run's output"
+            )
             progress.state = "failed"
     finally:
         progress.changed.set()

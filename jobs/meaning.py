@@ -38,7 +38,7 @@ def spark_error(exc: Exception, place: str = "") -> SyncError:
         hint = "`driftless plan` shows what changed: name what is there in sync.yaml, then `driftless apply`"
     else:
         where = "" if place and said.startswith(place) else where
-        hint = "if the table changed, `driftless apply` reads it anew; else see the record with a Kafka client"
+        hint = "if the table changed, `driftless apply` re-snapshots it; else see the record with a Kafka client"
     return DecodeError(f"{where}{said}", hint=hint)
 
 

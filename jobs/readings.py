@@ -16,7 +16,7 @@ from driftless.registry import TopicLog
 from jobs.truncation import DECIDED_SECONDS, header_lsn
 
 _log = logging.getLogger(__name__)
-WHY = "the connector has read all tables anew"
+WHY = "the connector has re-snapshotted all tables"
 
 
 class Readings:

@@ -156,7 +156,7 @@ class Runner:
         late = [p.follower for p in standing if p.lag > 0]
         if until_caught_up and late:
             raise SourceError(
-                f"stopped before all was applied: {', '.join(late)}", hint="run it again: it goes on from there"
+                f"stopped before catching up: {', '.join(late)}", hint="run `driftless run` again to resume"
             )
 
     def _watch(
@@ -174,7 +174,7 @@ class Runner:
             self._stop.wait(LOOK_SECONDS if until_caught_up or until is not _never else IDLE_SECONDS)
             state = feed.state
             if history(state) != begun:
-                self._halted = SourceError("all tables are read anew", hint="start the run again")
+                self._halted = SourceError("the source is being re-snapshotted", hint="restart `driftless run`")
                 for progress in (p for p in self.progress if isinstance(p, Progress)):
                     progress.put(marker=None)  # changes are missing before it
             frontiers.heed(state)

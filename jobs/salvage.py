@@ -104,6 +104,6 @@ def first_unread(spark: SparkSession, source: LogSource, begin: Offsets, end: Of
     """What stops whoever cannot leave a record out: with its place and its key, where one of them is to blame."""
     for some in salvage(spark, source, begin, end) if not out_of_memory(exc) else ():
         for unread in some.bad:
-            hint = "correct the value in the source; then `driftless apply --anew` has the table read anew"
+            hint = "correct the value in the source; then `driftless apply --anew` re-snapshots the table"
             return DecodeError(f"{unread.reason}, in the row with the key {unread.key}", hint=hint)
     return spark_error(exc)

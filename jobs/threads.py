@@ -61,10 +61,10 @@ class Ringing(threading.Event):
 
 
 def unforeseen(what: str, exc: BaseException) -> SyncError:
-    """The error that stands for one that is not provided for. It names the place, and none of the values there."""
+    """The error that stands for an unexpected one. It names the place, and none of the values there."""
     frames = traceback.extract_tb(exc.__traceback__)
     place = f" at {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""
     return SyncError(
         f"the thread `{what}` ended: {type(exc).__name__}{place}",
-        hint="this is a defect of driftless: start the run again, and report it with the lines of the run's output",
+        hint="this is a defect of driftless: restart `driftless run`, and report it with the lines of the run's output",
     )

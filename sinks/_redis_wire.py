@@ -147,7 +147,7 @@ def meaning(exc: Exception, address: str = "") -> SinkError:
             f"Redis denies access: {code}", hint="Check the user, its password and its permissions."
         )
     if code == "OOM":
-        return SinkUnavailable("Redis is full (maxmemory)", hint="Give it more memory; writing goes on by itself then.")
+        return SinkUnavailable("Redis is full (maxmemory)", hint="Give it more memory; writing then resumes by itself.")
     if code in _PASSING:
         what = f"Redis cannot do this now: {code} {text.removeprefix(code)}"
         return SinkUnavailable(what, hint="Its log says why; it is tried again by itself.")

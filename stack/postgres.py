@@ -44,7 +44,7 @@ class Postgres(Server):
         if written_by is not None and written_by.split(".")[0] != self.version().split(".")[0]:
             raise StackError(
                 f"postgres: the data in {self._data} were written by {written_by}, and this is {self.version()}",
-                hint="use a stack of another name, or remove this one's data and begin anew",
+                hint="use a stack of another name, or remove this one's data and start over",
             )
 
     def dsn(self) -> str:
@@ -102,7 +102,7 @@ class Postgres(Server):
             if self._data.exists():
                 raise StackError(
                     f"{path}: missing, and without it nobody can enter the database in {self._data}",
-                    hint="restore the file, or remove the stack's folder and begin anew",
+                    hint="restore the file, or remove the stack's folder and start over",
                 ) from None
         password = secrets.token_urlsafe(24)
         write_private(path, password + "\n")

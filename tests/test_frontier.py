@@ -99,7 +99,7 @@ def test_readings_that_cannot_be_accounted_for_are_told(monkeypatch: pytest.Monk
     reader.start()
     try:
         assert soon(lambda: bool(reader.held_up)), "nothing is told"
-        told = "no further position of the source can be claimed: shop.items: a transaction is still open after 0.5 s"
+        told = "follower positions cannot advance: shop.items: a transaction is still open after 0.5 s"
         assert (reader.held_up, reader.newest) == (told, None)
         open_still.clear()
         assert soon(lambda: not reader.held_up), "it is told still"

@@ -302,7 +302,7 @@ def stand(brokers: Brokers) -> Ground:
 @pytest.mark.parametrize(
     ("brokers", "message"),
     [
-        (Brokers(there=Topic("t", "b", 1)), "the topic t was deleted and made again since it was registered"),
+        (Brokers(there=Topic("t", "b", 1)), "the topic t was recreated"),
         (Brokers(there=Topic("t", "a", 2)), "the topic t has 2 partitions, and 1 were registered"),
         (Brokers(policy="compact,delete"), "the topic t has cleanup.policy=compact,delete: it forgets rows"),
     ],
@@ -323,7 +323,7 @@ def test_a_topic_that_was_made_anew_since_the_last_look_is_told_by_the_next(cloc
         standing_on.cut_off(("t", 0), 3, "what was read")
     brokers.there = Topic("t", "b", 1)
     standing_on.check()
-    with pytest.raises(LogReplaced, match="the topic t was deleted and made again"):
+    with pytest.raises(LogReplaced, match="the topic t was recreated"):
         standing_on.cut_off(("t", 0), 3, "what was read")
 
 

@@ -278,7 +278,7 @@ def test_a_keeper_that_dies_takes_its_workers_along(run: Run) -> None:
     fact = failed(item)
     assert fact["state"] == "failed"
     assert "the thread `lease of item` ended: RuntimeError at test_keeper.py:" in fact["trouble"]
-    assert "start the run again" in fact["trouble"]
+    assert "restart `driftless run`" in fact["trouble"]
     assert VALUE not in fact["trouble"]
     until("that to be told with the last breath", lambda: lease.released is not None)
     last = cast("dict[str, Any]", (lease.released or {})["follower/item/1"])
@@ -311,7 +311,7 @@ def test_a_reader_of_the_control_topic_that_dies_ends_the_run(run: Run) -> None:
     run.reader.brings += [SourceUnavailable("Kafka cannot be reached"), ValueError(VALUE)]
     until("the run to be halted", lambda: run.halted, 30)
     assert "the thread `control topic` ended: ValueError" in str(run.halted[0])
-    assert "start the run again" in run.halted[0].hint
+    assert "restart `driftless run`" in run.halted[0].hint
     assert not run.feed.is_alive()
 
 

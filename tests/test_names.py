@@ -65,7 +65,7 @@ def test_topics_that_kafka_takes_for_one_are_found() -> None:
     assert dict(topic_meetings("p", ["s.a b", "s.a_b", "s.c", "s_c.d", "s.c_d"], ["p_s.c", "p.s.a_b"])) == {
         "s.a_b": "would share the topic p.s.a_b with s.a b: capture it in another pipeline",
         "s_c.d": "would share the topic p.s_c.d with s.c_d: capture it in another pipeline",
-        "s.c": "would have the topic p.s.c, which Kafka does not allow beside the topic p_s.c",
+        "s.c": "would have the topic p.s.c, which Kafka does not allow together with the topic p_s.c",
     }
 
 

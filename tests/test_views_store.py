@@ -363,7 +363,7 @@ def test_another_view_or_shard_a_lost_and_a_damaged_file_are_told(shop: Shop, tm
     shop.store = SqliteRows(path, shop.view)
     crash(shop.store)
     path.with_name(path.name + "-wal").unlink()
-    with pytest.raises(RowsLost, match="the log beside it is gone"):
+    with pytest.raises(RowsLost, match="its write-ahead file is gone"):
         SqliteRows(path, shop.view)
     shop.store = SqliteRows.create(path, shop.view)
 

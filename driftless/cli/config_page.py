@@ -27,8 +27,8 @@ _HEAD = """# Configuration
 Made by `make docs` from the models of `sync.yaml`; do not edit. Every command takes the file with `-f`; `sync.yaml` is
 the default. `driftless init` writes one for a database that exists ([init](init.md)).
 
-The file is checked whole before anything starts. Unknown keys are refused. Every mistake is told at once, with its
-line:
+The file is checked whole before anything starts. Unknown keys are refused. Every mistake is reported at once, with
+its line:
 
 ```
 sync.yaml:7: kafka.bootstap: unknown field; did you mean `bootstrap`?

@@ -93,7 +93,7 @@ def have_done(
                 if not done(control.read()):  # somebody who had just begun to run it has done it, as to remove it
                     raise
     except KeyboardInterrupt:
-        say("what was asked for stays in the control topic, and is done when the follower runs")
+        say("the request is saved and will run when the follower starts")
         raise
     return state
 

@@ -103,7 +103,7 @@ def _why_not(state: State, follower: str, number: int) -> str:
     if number not in known:
         return f"it was replaced by generation {max(known)}" if known else f"{follower} was removed"
     if state.get(f"paused/{follower}") is not None:
-        return f"{follower} was paused; `driftless resume {follower}` lets it go on"
+        return f"{follower} was paused; `driftless resume {follower}` resumes it"
     fact = state.get(f"follower/{follower}/{number}") or {}
     return str(fact.get("trouble") or "`driftless status` shows where it stands")
 

@@ -19,7 +19,7 @@ def pause(follower: Follower, file: File = SYNC) -> None:
     """
     _, control, _ = opened(file, follower)
     control.write({f"paused/{follower}": {}})
-    out.print(f"{follower}: paused; `driftless resume {follower}` lets it go on")
+    out.print(f"{follower}: paused; `driftless resume {follower}` resumes it")
 
 
 @app.command()
@@ -33,7 +33,7 @@ def resume(follower: Follower, file: File = SYNC) -> None:
         out.print(f"{follower}: was not paused")
         return
     control.write({f"paused/{follower}": None})
-    out.print(f"{follower}: goes on")
+    out.print(f"{follower}: resumed")
 
 
 @app.command()
@@ -44,11 +44,11 @@ def remove(
 ) -> None:
     """Stop a follower and forget it. Its documents stay in the store, as they are, unless you say --drop.
 
-    Take it out of sync.yaml afterwards, or the next `apply` makes it anew.
+    Take it out of sync.yaml afterwards, or the next `apply` recreates it.
 
     Example: `driftless remove product-cache --drop`
     """
     config, control, _ = opened(file, follower)
     fulfil(config, control, follower, "remove", drop=drop)
     out.print(f"{follower}: removed{', and its documents' if drop else '; its documents stay in the store'}")
-    out.print("take it out of sync.yaml, or the next `apply` makes it anew")
+    out.print("take it out of sync.yaml, or the next `apply` recreates it")

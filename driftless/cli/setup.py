@@ -21,7 +21,7 @@ from driftless.status import settled
 _STORES_AT_ONCE = 8
 Anew = Annotated[
     bool,
-    typer.Option("--anew", help="Read all tables anew, also where the source is another server."),
+    typer.Option("--anew", help="Re-snapshot all tables, also where the source is another server."),
 ]
 
 

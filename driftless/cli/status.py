@@ -143,8 +143,8 @@ def _shown(facts: dict[str, Any]) -> Group:
     told = [_built(view) for view in facts["views"] if "trouble" in view]
     if before := facts["source"]["unwatched_lsn"]:
         told.append(
-            f"the connector began to read the slot again before {before}, and nobody watched: had something moved it, "
-            "changes would be missing; `driftless verify` proves that none are"
+            f"The connector reconnected to its replication slot before {before} while no `driftless run` was watching. "
+            "If the slot was advanced in between, changes are missing. Run `driftless verify` to check."
         )
     told += facts["warnings"]
     told += lines(Problem(p["who"], p["what"], p["do"], p["since"]) for p in facts["problems"])

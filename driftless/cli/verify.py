@@ -71,7 +71,7 @@ def verify(
         bool, typer.Option("--continuous", help="Again and again, until Ctrl-C, at 2,000 rows/s if not told otherwise.")
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the same verify where it was interrupted, within an hour.")
+        bool, typer.Option("--resume", help="Resume the same verify where it was interrupted, within an hour.")
     ] = False,
     memory: Annotated[str, typer.Option("--memory", help="Heap of the Spark driver.")] = "1g",
     every: Annotated[float, typer.Option("--every", help="Seconds of rest between two of these.", min=0)] = 600,
@@ -262,7 +262,7 @@ def _kept(config: Config, asked: _Asked, wanted: Mapping[str, Generation]) -> It
         if asked.continuous:
             kept.remove()
         else:
-            say("what was read and found is kept for an hour: the same command with --resume goes on with it")
+            say("progress is kept for an hour: the same command with --resume continues from there")
         raise
     except Exception:
         kept.remove()

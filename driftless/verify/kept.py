@@ -61,11 +61,11 @@ class Kept:
             at = _written(self.folder)
         except (OSError, ValueError):
             raise ConfigError(
-                "there is no interrupted verify of these followers to go on with",
-                hint="without --resume it begins",
+                "there is no interrupted verify of these followers to resume",
+                hint="without --resume it starts one",
             ) from None
         if time.time() - at > KEPT_SECONDS:
-            raise ConfigError("it was interrupted too long ago to go on with", hint="without --resume it begins anew")
+            raise ConfigError("it was interrupted too long ago to resume", hint="without --resume it starts over")
         seed(int(found["seed"]))
         self.reports = {
             name: Report(**{**report, "counts": Counter(report["counts"])}) for name, report in found["reports"].items()

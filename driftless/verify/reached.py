@@ -20,7 +20,7 @@ from driftless.verify.subject import Target
 MARKER_SECONDS = 60.0
 """How long the connector may take to bring a marker."""
 _TOLD_SECONDS = 5.0
-_ANEW = "its log has begun anew meanwhile; verify again once its new generation is live"
+_ANEW = "its log was recreated meanwhile; verify again once its new generation is live"
 
 
 class Reached:

@@ -77,7 +77,7 @@ class Report:
         """What to print: one line, and one for each sample."""
         if self.trouble:
             return [f"{self.name}: not compared: {self.trouble}"]
-        at = f"at {format_lsn(self.lsn)}, in {self.seconds:.1f} s, held for 0 s"
+        at = f"at LSN {format_lsn(self.lsn)} ({self.seconds:.1f} s, followers not paused)"
         held = f", {self.quarantined:,} quarantined" if self.quarantined else ""
         if self.in_sync and not self.repaired:
             return [f"{self.name}: in sync {at}: {self.follower_documents:,} documents{held}"]

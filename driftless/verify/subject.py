@@ -97,7 +97,7 @@ class Target:
         else:
             self.trouble = (
                 f"generation {self.generation} is what the control topic says that readers see, and its store shows "
-                f"them {_number(seen)}; `driftless status` says what goes on, `driftless promote {self.follower} "
+                f"them {_number(seen)}; `driftless status` shows what is happening, `driftless promote {self.follower} "
                 f"--generation {self.generation}` switches them to it"
             )
 

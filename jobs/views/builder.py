@@ -242,7 +242,7 @@ class Builder:
             self._cut, self._pause, self._claims = None, PAUSE_SECONDS, True
             if progress.trouble:
                 progress.trouble = ""
-                _log.warning("%s: goes on", self.group)
+                _log.warning("%s: resumed", self.group)
 
     def _publish(self, store: SqliteRows, publisher: Publisher) -> None:
         """Some documents; what is dirty beyond them waits for the next step, so that new changes come in between."""

@@ -68,6 +68,6 @@ class Publisher:
             if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 raise SourceError(
                     f"{self._topic} takes no record of the size that it was made for",
-                    hint=f"set its max.message.bytes to {MAX_MESSAGE_BYTES}, then start the run again",
+                    hint=f"set its max.message.bytes to {MAX_MESSAGE_BYTES}, then restart `driftless run`",
                 ) from exc
             raise kafka_error(error, self._topic) from exc

@@ -28,7 +28,7 @@ def explained(path: Path, view: View) -> Iterator[None]:
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise lost(path, view, f"the file is damaged: {exc}") from exc
         if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY):
-            raise SourceUnavailable(not_kept(path, view, exc), hint="make room there; it goes on by itself") from exc
+            raise SourceUnavailable(not_kept(path, view, exc), hint="make room there; it resumes by itself") from exc
         if code == sqlite3.SQLITE_BUSY:
             what = f"the rows of the view {view.name} in {path} are in use by another process"
             raise SyncError(what, hint="end the other runner first: a row store has one") from exc

@@ -350,7 +350,7 @@ class SqliteRows:
         if other:
             raise self._lost(f"it was made for another {other[0]}")
         if found["open"] and not self._has_log:
-            raise self._lost("it was not closed in good order, and the log beside it is gone")
+            raise self._lost("it was not closed in good order, and its write-ahead file is gone")
         if found["open"]:
             said = [row[0] for row in self._run("PRAGMA quick_check(1)")]
             if said != ["ok"]:

@@ -62,7 +62,7 @@ class Viewer(Leased[_Running]):
         if not ready:
             raise SourceError(
                 f"the view {self.view}: the snapshot of a table of it is not complete",
-                hint="`driftless apply` goes on with it",
+                hint="`driftless apply` resumes it",
             )
         for build in ready:
             self._start(build, state)
@@ -154,7 +154,7 @@ class Viewer(Leased[_Running]):
                 epochs[name], why = log.newest.number, f"{name}: {log.newest.why}"
         if not why:
             return {}
-        _log.warning("view %s: %s; it is built anew from there", self.view, why)
+        _log.warning("view %s: %s; it is rebuilt from there", self.view, why)
         fresh = replace(newest, number=newest.number + 1, epochs=epochs, why=why, log=None, history=history(state))
         fresh = fresh.with_topic(self._shared.kafka, self._shared.config.name)
         return {fresh.key: fresh.to_json()}

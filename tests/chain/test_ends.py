@@ -67,7 +67,7 @@ def test_rebuild_that_runs_the_follower_itself(pipeline: Pipeline, number: signa
     job = pipeline.here.start("rebuild", "item-cache")
     until("Spark to start", job.family, 60)
     assert end(job, number) == 128 + number
-    assert "what was asked for stays in the control topic" in job.output()
+    assert "the request is saved and will run when the follower starts" in job.output()
     assert job.output().endswith("interrupted\n")
     done = pipeline.here("rebuild", "item-cache", "--json")
     assert done.json() == {"follower": "item-cache", "generation": before + 1, "promoted": True}

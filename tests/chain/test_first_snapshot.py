@@ -60,7 +60,7 @@ def test_connect_killed_in_the_middle(
     job = job or pipeline.run()
     pipeline.assert_in_step(seconds=500)
     assert told(pipeline).count("STARTED") == 2, "Debezium went on where it was"
-    assert "the connector has read all tables anew: a new epoch begins" in job.output()
+    assert "the connector has re-snapshotted all tables: a new epoch begins" in job.output()
     deletes = {json.loads(key or b"")["id"] for key, value in pipeline.records("public.items") if value is None}
     assert not deletes & set(gone), "the log tells of the deletes: the fault had no effect"
     source.execute("delete from items where id % 1000 = 7")

@@ -22,8 +22,8 @@ from tests.pipeline import Pipeline
 
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
 
-APPLY = "run `driftless apply`: it has the tables read anew, then start the run again"
-ANEW = "run `driftless apply --anew`: it has everything read anew from there"
+APPLY = "run `driftless apply`: it re-snapshots the tables; then restart `driftless run`"
+ANEW = "run `driftless apply --anew`: it re-snapshots all tables from there"
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_a_slot_that_was_moved_while_nobody_looked(pipeline: Pipeline, job: Job)
     assert status["source"]["trouble"] is None, "somebody has seen it all the same"
     unwatched = status["source"]["unwatched_lsn"]
     assert unwatched is not None
-    assert f"began to read the slot again before {unwatched}, and nobody watched" in " ".join(
+    assert f"reconnected to its replication slot before {unwatched} while no `driftless run` was watching" in " ".join(
         pipeline.here("status").out.split()
     )
     assert pipeline.here("verify", seconds=240).code == 1, "nothing was missed: the fault had no effect"
@@ -192,7 +192,7 @@ def test_a_position_that_connect_has_lost(pipeline: Pipeline, job: Job) -> None:
         # What the slot had not been told to be read is read by nobody now.
         leave_slot(pipeline)
     pipeline.assert_in_step()
-    assert "the connector has read all tables anew: a new epoch begins" in job.output()
+    assert "the connector has re-snapshotted all tables: a new epoch begins" in job.output()
     assert job.running, "the same run has gone on"
     again(pipeline)
 

@@ -200,7 +200,7 @@ def told(pipeline: Pipeline, follower: str, thread: str) -> bool:
     found = pipeline.follower(follower)
     assert VALUE not in json.dumps(found)
     said = f"the thread `{thread}` ended: ValueError" in (found["trouble"] or "")
-    return bool(found["state"] == "failed" and said and "start the run again" in found["trouble"])
+    return bool(found["state"] == "failed" and said and "restart `driftless run`" in found["trouble"])
 
 
 @pytest.mark.soak

@@ -281,7 +281,7 @@ def test_a_jvm_of_spark_that_is_killed(pipeline: Pipeline, job: Job) -> None:
     (jvm,) = (process for process in job.family() if process.name() == "java")
     jvm.kill()
     pipeline.connection.execute("update items set title = title || '?' where id < 100")
-    ends(job, "Spark's JVM has ended", "start the run again")
+    ends(job, "Spark's JVM has ended", "restart `driftless run`")
     assert "a defect of driftless" not in job.output()
     running(pipeline)
     pipeline.assert_in_step()

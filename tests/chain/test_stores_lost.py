@@ -84,7 +84,7 @@ def test_an_index_that_was_put_back_with_what_was_deleted_long_ago(pipeline: Pip
     server.call("POST", "/_aliases", {"actions": actions})
     assert "777" in pipeline.stores["customer-search"].documents()
     refused = pipeline.run("customer-search")
-    ends(refused, "generation 1 was built with", "`driftless rebuild customer-search` builds it anew")
+    ends(refused, "generation 1 was built with", "`driftless rebuild customer-search` rebuilds it")
     rebuilt = pipeline.here("rebuild", "customer-search", seconds=240)
     assert rebuilt.code == 0, rebuilt.err
     running(pipeline)
@@ -170,7 +170,7 @@ def test_who_was_away_for_longer_than_deletes_are_kept(pipeline: Pipeline, make_
     begun = time.monotonic()
     until("deletes to be forgotten", lambda: time.monotonic() > begun + RETENTION + 5, 120)
     message = f"the log keeps deletes for {RETENTION:.0f} s, so it may still hold rows that are gone"
-    ends(away.run("customer-cache"), message, "`driftless rebuild customer-cache` builds it anew")
+    ends(away.run("customer-cache"), message, "`driftless rebuild customer-cache` rebuilds it")
     job = away.run()
     until("the rows to be filled again", lambda: "it has not been kept up for longer" in job.output(), 150)
 

@@ -77,7 +77,7 @@ def test_a_topic_that_was_made_anew_while_nobody_ran(pipeline: Pipeline, job: Jo
     assert job.stop() == 0
     with connector_stopped(pipeline):
         make_anew(pipeline, customers(pipeline), records)
-    message = f"the topic {customers(pipeline)} was deleted and made again since it was registered"
+    message = f"the topic {customers(pipeline)} was recreated"
     told_everywhere(pipeline, message, by=("status", "check"))
     refused = pipeline.run("customer-search", "customer-cache")
     ends(refused, message, APPLY)

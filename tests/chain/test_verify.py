@@ -322,7 +322,7 @@ def test_it_goes_on_where_it_was_interrupted(pipeline: Pipeline) -> None:
         assert job.stop(number=signal.SIGINT) == 130
     finally:
         job.destroy()
-    assert "--resume goes on with it" in job.output()
+    assert "--resume continues from there" in job.output()
     first = proven("pair-cache")
     pipeline.connection.execute("update things set whole = whole + 1 where id = 1001")
     done = pipeline.here(*asked, "--resume", "--json", seconds=300)

@@ -93,7 +93,7 @@ class Keeper(Background):
         with self._wake:
             if self.ended_by is not None or self._stopping:
                 raise self.ended_by or SourceUnavailable(
-                    f"this process has given back the lease of {self.lease.follower}", hint="start the run again"
+                    f"this process has given back the lease of {self.lease.follower}", hint="restart `driftless run`"
                 )
             self._asked.append((facts, future))
             self._wake.notify()

@@ -152,7 +152,7 @@ class Runner:
             raise errors[0]
         stuck = [f"{p.follower}: {p.stuck}" for p in standing if isinstance(p, Progress) and p.stuck]
         if until_caught_up and stuck:
-            raise SinkError("; ".join(stuck), hint="then run it again: it resumes from there")
+            raise SinkError("; ".join(stuck), hint="then run `driftless run` again to resume")
         late = [p.follower for p in standing if p.lag > 0]
         if until_caught_up and late:
             raise SourceError(

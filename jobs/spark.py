@@ -14,10 +14,12 @@ from typing import Any
 import psutil
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from driftless.errors import ConfigError
+from jobs.quiet import quiet_start
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _PATIENCE = 16
@@ -101,7 +103,7 @@ def session(
         settings["spark.driver.extraClassPath"] = os.pathsep.join(str(jar) for jar in jars)
         settings["spark.driver.memory"] = memory
         logging = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
-        archive = f'"-XX:SharedArchiveFile={ARCHIVE}" -Xlog:cds=off' if ARCHIVE.exists() else ""
+        archive = f'"-XX:SharedArchiveFile={ARCHIVE}" "-Xlog:cds*=off"' if ARCHIVE.exists() else ""
         options = archive if java_options is None else java_options
         more = os.environ.get(JAVA_OPTIONS, "")
         settings["spark.driver.extraJavaOptions"] = f"-XX:+UseSerialGC {_JIT} {logging} {options} {more}"
@@ -109,7 +111,7 @@ def session(
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     interrupt = signal.getsignal(signal.SIGINT)
     try:
-        context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+        context = _context(SparkConf().setAll(list(settings.items())))
         with nullcontext() if submitted() else _without_extensions(context):
             spark = SparkSession.builder.getOrCreate()
     except KeyboardInterrupt:
@@ -125,6 +127,15 @@ def session(
         spark.stop()
         raise ConfigError("Spark was submitted without its Kafka source", hint="add `--jars $(python -m stack spark)`")
     return spark
+
+
+def _context(conf: SparkConf) -> SparkContext:
+    """In a JVM of its own, where there is none yet."""
+    if submitted() or SparkContext._gateway is not None:
+        return SparkContext.getOrCreate(conf)
+    with quiet_start() as stderr:
+        gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]
+    return SparkContext(conf=conf, gateway=gateway)
 
 
 @contextmanager

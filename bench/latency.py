@@ -57,7 +57,7 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
             for _ in range(scale.warm_up):
                 chain.change()
             alone = [chain.change() for _ in range(scale.changes)]
-            report(f"the same beside {LOAD} other changes a second")
+            report(f"the same with {LOAD} other changes a second")
             load = Load(dsn, rows)
             with meanwhile(load.run):
                 loaded = [chain.change() for _ in range(scale.changes)]
@@ -67,7 +67,7 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
             with Waiter(p.folder / "sync.yaml") as waiter:
                 waited = [chain.wait(waiter) for _ in range(max(4, scale.changes // 5))][3:]
     figures = []
-    for how, taken in (("one at a time", alone), (f"beside {LOAD} changes/s", loaded)):
+    for how, taken in (("one at a time", alone), (f"with {LOAD} other changes/s", loaded)):
         for store in ("search", "cache"):
             name = f"commit to readable by key, {'OpenSearch' if store == 'search' else 'Redis'}, {how}"
             figures += _figures(name, [getattr(t, store) for t in taken], [t.log for t in taken], aims=True)

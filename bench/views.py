@@ -41,7 +41,7 @@ _CALM = 0.25
 @dataclass
 class Taken:
     """Seconds. `published` and `backlogs`: until documents are in the view's topic; PGSync has none. `start`: of Spark,
-    before that; PGSync's is within its figures. `again`: both of the first build once more, by a process that goes on.
+    before that; PGSync's is within its figures. `again`: both of the first build once more, by the same process.
     """
 
     first: float = 0.0
@@ -84,7 +84,7 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
     found = []
     for name, (published, applied) in (
         (f"first build of {orders:,} orders", (ours.published, ours.first)),
-        (f"build of {orders:,} orders by a process that goes on", ours.again),
+        (f"build of {orders:,} orders by the same process again", ours.again),
     ):
         found.append(fast(f"{name}, to the view's topic", published, theirs.first, orders, "12,000"))
         found.append(fast(f"{name}, to OpenSearch", applied, theirs.first, orders, "8,000"))
@@ -126,7 +126,7 @@ def _ours(stack: Stack, dsn: str, orders: int, scale: Scale, report: Report) -> 
             with closing(Shop(dsn, p.endpoints.opensearch, f"{p.name}-{FOLLOWER}", orders, turn=1)) as shop:
                 _by_readers(shop, taken, scale, lambda line: report(f"driftless: {line}"))
             _wait(p, running, _settled(p))
-            report("driftless: the view is changed, and built anew by the process that goes on")
+            report("driftless: the view is changed, and built again by the same process")
             since = time.time()
             p.change_view("order", {**VIEW, "where": "id > 0"})
             p.command("apply")
@@ -187,7 +187,7 @@ def _first_build(stack: Stack, p: Pipeline, orders: int) -> tuple[float, float, 
 
 
 def _by_readers(shop: Shop, taken: Taken, scale: Scale, say: Callable[[str], None]) -> None:
-    say(f"{scale.changes} changes one at a time, and as many beside {LOAD} others a second")
+    say(f"{scale.changes} changes one at a time, and as many with {LOAD} others a second")
     shop.changes(min(scale.warm_up, 50))
     taken.alone = shop.changes(scale.changes)
     with meanwhile(shop.load):

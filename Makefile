@@ -11,14 +11,14 @@ help: ## Print this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
 install: $(STAMP) ## Install driftless and what it needs into .venv
-$(STAMP): requirements.lock pyproject.toml jobs/archive.py
+$(STAMP): requirements.lock pyproject.toml jobs/spark/class_archive.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "driftless needs Python 3.11 or newer; try: make PYTHON=python3.12"; exit 2; }
 	@echo "installing into $(VENV) (pyspark is large: a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@echo "preparing Spark, so that it starts sooner (half a minute, once)"
-	@$(PY) -m jobs.archive "$$($(PY) -m stack spark)" 2>&1 | grep -v -e cds -e WARN || true
+	@$(PY) -m jobs.spark.class_archive "$$($(PY) -m stack spark)" 2>&1 | grep -v -e cds -e WARN || true
 	@touch $(STAMP)
 
 demo: $(STAMP) ## Start a real stack, make a shop, follow it live, and compare every document at the end
@@ -42,8 +42,8 @@ lint: $(STAMP) ## Only ruff and mypy
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy
 
 docs: $(STAMP) ## Write docs/types.md and docs/configuration.md anew from the code
-	@$(PY) -m driftless.types_page
-	@$(PY) -m driftless.cli.config_page
+	@$(PY) -m cli.pages.types_page
+	@$(PY) -m cli.pages.config_page
 
 bench: $(STAMP) ## Measure side by side and print ratios
 	@$(PY) -m bench

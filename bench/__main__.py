@@ -60,7 +60,7 @@ def main(
 
 def measure(name: str, stack: Stack, scale: Scale) -> list[Figure]:
     """One claim's figures, telling what it does meanwhile."""
-    claim = cast(Claim, import_module(f"bench.{name}"))
+    claim = cast(Claim, import_module(f"bench.claims.{name}"))
     return claim.run(stack, scale, lambda line: _say(f"{name}: {line}"))
 
 

@@ -26,15 +26,15 @@ from confluent_kafka import KafkaError, Message
 import sinks
 from bench.rows import MAPPING, TABLE, Change
 from bench.watch import Usage, Watch
-from connectors.connect import Connect
-from connectors.connector import topic_plan
+from connectors.debezium.connect import Connect
+from connectors.debezium.connector import topic_plan
 from driftless import names
-from driftless.config import Config
-from driftless.control import SETTINGS, Control
-from driftless.generation import begin_facts, define, generations
-from driftless.kafka import Kafka, Setting
-from driftless.load import load
-from driftless.registry import first_epoch
+from driftless.config.load import load
+from driftless.config.models import Config
+from driftless.control.topic import SETTINGS, Control
+from driftless.facts.epochs import first_epoch
+from driftless.facts.generation import begin_facts, define, generations
+from driftless.kafka.client import Kafka, Setting
 from driftless.sink import Sink, SinkContext
 from driftless.table import Table
 from stack import Stack, stack_home

@@ -15,13 +15,13 @@ import pyarrow as pa
 from bench.rows import Change
 from driftless.sink import WRITES
 from driftless.version import make_version
-from jobs.apply import newest_per_key
-from jobs.follow import SLICE_OFFSETS
-from jobs.spark import ARROW_ROWS
+from jobs.follow.apply import newest_per_key
+from jobs.log.fitting import SLICE_OFFSETS
+from jobs.spark.session import ARROW_ROWS
 from sinks._arrow import slices
-from sinks._opensearch_bulk import ANSWER, bulk_body
-from sinks._redis_write import CAS
-from sinks.redis import RedisSink
+from sinks.opensearch.bulk import ANSWER, bulk_body
+from sinks.redis.sink import RedisSink
+from sinks.redis.write import CAS
 
 _AHEAD = 10
 """Calls that are on their way to Redis before an answer is waited for, as many as the sink has."""

@@ -14,8 +14,8 @@ import psutil
 
 from bench.figures import Figure, Scale, markdown
 from stack import SERVERS
-from stack.java import find_java
-from stack.server import Site
+from stack.machine.java import find_java
+from stack.servers.server import Site
 from stack.stack import KINDS
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"

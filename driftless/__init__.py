@@ -1,6 +1,6 @@
-"""The domain of driftless (changes, keys, versions, views, sinks, configuration, errors) and the operator's command.
+"""The domain of driftless: changes, keys, versions, views, sinks, configuration, errors.
 
-For applications: `from driftless import Waiter`.
+For applications: `from driftless import Waiter`, which loads neither Spark nor what the command needs to print.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from driftless.cli.client import Waiter
+    from driftless.client import Waiter
 
 __all__ = ["Waiter"]
 __version__ = "0.1.0"
@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     """Only who asks for it loads what it needs."""
     if name == "Waiter":
-        from driftless.cli.client import Waiter
+        from driftless.client import Waiter
 
         return Waiter
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,7 +3,7 @@
 Transactional messages arrive on the message topic in commit order; non-transactional ones overtake transactions.
 So when a marker has been read, every commit at or before its LSN has been written to Kafka.
 
-Everybody who may connect to a database may write such messages: driftless/trust.py says which of them are ours.
+Everybody who may connect to a database may write such messages: driftless/facts/trust.py says which of them are ours.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from driftless.control import State
 from driftless.errors import SourceError, SyncError
-from driftless.views.build import standings
-from jobs.standing import Progress
-from jobs.views.standing import BuildProgress
+from driftless.facts.builds import standings
+from driftless.facts.state import State
+from jobs.follow.progress import Progress
+from jobs.views.progress import BuildProgress
 
 Standing = Progress | BuildProgress
 

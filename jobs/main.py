@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from driftless.cli import main
+from cli import main
 
 if __name__ == "__main__":
     sys.argv[1:1] = ["run"]

@@ -10,29 +10,30 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from driftless import names
-from driftless.config import Config
-from driftless.control import Control, State, history
+from driftless.config.models import Config
+from driftless.control.lease import Lease
+from driftless.control.quarantine import QuarantineLog
+from driftless.control.request import ControlReader
+from driftless.control.topic import Control
 from driftless.errors import SinkError, SourceError, SyncError
-from driftless.generation import define, newest
-from driftless.kafka import Kafka
-from driftless.lease import Lease
-from driftless.quarantine import QuarantineLog
-from driftless.request import ControlReader
+from driftless.facts.builds import build_of
+from driftless.facts.generation import define, newest
+from driftless.facts.state import State, history
+from driftless.kafka.client import Kafka
 from driftless.table import Table
-from driftless.views.build import build_of
 from jobs.caught_up import failed_view, reached
-from jobs.ends import Ends
-from jobs.feed import ControlFeed
-from jobs.follower import Follower
-from jobs.frontier import FrontierReader
-from jobs.keeper import Keeper
-from jobs.leased import Shared
-from jobs.login import log_in
-from jobs.spark import session, stop
-from jobs.standing import Progress
-from jobs.tail import Tail
-from jobs.views.standing import BuildProgress
-from jobs.views.viewer import Viewer
+from jobs.follow.follower import Follower
+from jobs.follow.progress import Progress
+from jobs.log.end_offsets import Ends
+from jobs.log.frontier import FrontierReader
+from jobs.log.reader import Tail
+from jobs.spark.login import log_in
+from jobs.spark.session import session, stop
+from jobs.supervise.feed import ControlFeed
+from jobs.supervise.keeper import Keeper
+from jobs.supervise.leased import Shared
+from jobs.views.progress import BuildProgress
+from jobs.views.view_runner import Viewer
 
 _log = logging.getLogger(__name__)
 LOOK_SECONDS, IDLE_SECONDS = 0.05, 0.25

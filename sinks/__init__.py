@@ -1,7 +1,8 @@
-"""One file per kind of store; the file name is the `kind` in sync.yaml.
+"""One package, or one file, per kind of store; its name is the `kind` in sync.yaml.
 
-A kind's file holds its `Config`, whose fields are the reference page and whose `open` gives the sink. Files that start
-with an underscore are shared parts, not kinds. An installed package adds kinds by entry points: docs/adding-a-sink.md.
+A kind's module holds its `Config`, whose fields are the reference page and whose `open` gives the sink. Modules that
+start with an underscore are shared parts, not kinds. An installed package adds kinds by entry points:
+docs/adding-a-sink.md.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, cast
 
 from pydantic import Field
 
-from driftless.config import StoreConfig
+from driftless.config.models import StoreConfig
 from driftless.errors import ConfigError, SinkError
 from driftless.sink import Sink, SinkContext
 
@@ -111,7 +112,9 @@ def config_model(kind: str) -> type[SinkConfig]:
 
 
 def _own() -> list[str]:
-    return [path.stem for path in Path(__file__).parent.glob("[!_]*.py")]
+    here = Path(__file__).parent
+    packages = (path.parent.name for path in here.glob("[!_]*/__init__.py"))
+    return [*packages, *(path.stem for path in here.glob("[!_]*.py"))]
 
 
 @cache

@@ -9,10 +9,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from stack import artifacts
-from stack.connect import HEAP, LEVELS, MAIN, worker_settings
-from stack.home import Report
-from stack.server import jvm_options, log4j2, properties
+from stack.machine import artifacts
+from stack.machine.home import Report
+from stack.servers.connect import HEAP, LEVELS, MAIN, worker_settings
+from stack.servers.server import jvm_options, log4j2, properties
 
 SECRETS = Path("/run/secrets")
 """Where Compose and Swarm put the files of secrets."""

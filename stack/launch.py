@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from driftless.errors import StackError
-from stack.home import Report
-from stack.process import Pid, exit_text, last_lines, roll, spawn
-from stack.record import Record
-from stack.server import PortTaken, Server, failure
+from stack.machine.home import Report
+from stack.machine.process import Pid, exit_text, last_lines, roll, spawn
+from stack.machine.record import Record
+from stack.servers.server import PortTaken, Server, failure
 
 # OpenSearch took 39 s on a loaded machine of 2 cores; a stuck server is told by its log, not by a short patience.
 _START_SECONDS = 180

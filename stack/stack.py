@@ -12,9 +12,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from driftless.errors import StackError
-from stack import artifacts
-from stack.connect import SECRETS, Connect
-from stack.home import (
+from stack.launch import launch, one_at_a_time, stop
+from stack.machine import artifacts
+from stack.machine.home import (
     Report,
     disk_errors,
     file_lock,
@@ -25,14 +25,14 @@ from stack.home import (
     stack_home,
     write_private,
 )
-from stack.kafka import Kafka
-from stack.launch import launch, one_at_a_time, stop
-from stack.opensearch import OpenSearch
-from stack.ports import DEFAULT_PORTS, choose_ports, require_free
-from stack.postgres import Postgres
-from stack.record import Record
-from stack.redis import Redis
-from stack.server import Server, Site
+from stack.machine.ports import DEFAULT_PORTS, choose_ports, require_free
+from stack.machine.record import Record
+from stack.servers.connect import SECRETS, Connect
+from stack.servers.kafka import Kafka
+from stack.servers.opensearch import OpenSearch
+from stack.servers.postgres import Postgres
+from stack.servers.redis import Redis
+from stack.servers.server import Server, Site
 
 KINDS: dict[str, type[Server]] = {kind.name: kind for kind in (Postgres, Redis, Kafka, Connect, OpenSearch)}
 SERVERS = tuple(KINDS)

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from jobs.apply import LogSource
-from jobs.steps import Steps, planning
+from jobs.spark.projection import Steps, planning
+from jobs.spark.source import LogSource
 
 TOPIC = "shop.public.t"
 Header = tuple[str, bytes]

@@ -14,11 +14,11 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
-from driftless.cli.run import spark_jars
+from cli.run import spark_jars
 from driftless.errors import StackError
-from jobs.spark import session
+from jobs.spark.session import session
 from stack import SERVERS, Endpoints, Stack
-from stack.server import Site
+from stack.servers.server import Site
 from stack.stack import KINDS
 from tests import run, seeds  # noqa: F401 - before there are workers of a run, so that all have the same seeds
 from tests.secured import Secured

@@ -10,8 +10,8 @@ import pytest
 import urllib3
 
 from driftless.sink import Applied, Rejected, Sink
-from sinks._opensearch_id import document_id
-from sinks._opensearch_server import Server
+from sinks.opensearch.id import document_id
+from sinks.opensearch.server import Server
 from tests.store_case import Opener, StoreCase, rows, stored, upsert, writes
 
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from driftless.kafka import Kafka, Setting
-from driftless.registry import Epoch, TopicLog
+from driftless.facts.epochs import Epoch, TopicLog
+from driftless.kafka.client import Kafka, Setting
 from driftless.table import Table
-from jobs.batches import records_as_they_are
-from jobs.plainrows import plain_rows
-from jobs.rows import rows_sql
+from jobs.decode.arrow_rows import plain_rows
+from jobs.decode.rows import rows_sql
+from jobs.spark.arrow import records_as_they_are
 from tests.both_ways import TOPIC, Record, in_java, stepped
 
 UNAVAILABLE = "__gone"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import sinks
-from driftless.config import Config
-from driftless.load import load
+from driftless.config.load import load
+from driftless.config.models import Config
 from driftless.views.resolve import Source, resolve
 from driftless.views.tree import View
 

@@ -14,7 +14,7 @@ import redis
 import sinks._retry
 from driftless.errors import SinkUnavailable
 from driftless.sink import Applied, Sink
-from sinks._redis_wire import Server
+from sinks.redis.wire import Server
 from tests.store_case import Opener, StoreCase, delete, stored, upsert, writes
 
 DATABASE = 9

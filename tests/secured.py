@@ -14,9 +14,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from stack import Endpoints, Stack
-from stack.home import make_folder
-from stack.kafka import MORE
-from stack.ports import LOOPBACK, is_free
+from stack.machine.home import make_folder
+from stack.machine.ports import LOOPBACK, is_free
+from stack.servers.kafka import MORE
 from tests.machine import until
 
 PLAIN_USER, PLAIN_PASSWORD = "shop", "canary-plain-5511"

@@ -29,7 +29,7 @@ views: {{product: {{root: public.products}}}}
 ASK = """
 import sys
 from pathlib import Path
-from driftless.load import load
+from driftless.config.load import load
 from sinks import config_model, kinds
 print(load(Path(sys.argv[1]), {kind: config_model(kind) for kind in kinds()}).followers["product-file"].kind)
 """
@@ -94,7 +94,7 @@ def test_a_package_that_cannot_be_loaded_is_named(checkout: Checkout, tmp_path: 
     checkout.install("driftless-sqlite")
     (tmp_path / "driftless-sqlite" / "driftless_sqlite.py").write_text("import nothing_of_this_name\n")
     (tmp_path / "sync.yaml").write_text(SYNC)
-    done = checkout.run("-c", "from driftless.cli import main; main()", "check", "-f", str(tmp_path / "sync.yaml"))
+    done = checkout.run("-c", "from cli import main; main()", "check", "-f", str(tmp_path / "sync.yaml"))
     assert done.returncode == 2, done.stdout + done.stderr
     assert "`sqlite` of the package driftless-sqlite cannot be loaded" in done.stdout + done.stderr
     assert "pip uninstall driftless-sqlite" in done.stdout + done.stderr

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from connectors.connect import Connect
-from connectors.postgres import Postgres
-from driftless.address import dsn_problem, shown_url, url_problem, without_secrets
-from driftless.cli import base
+from cli import base
+from connectors.debezium.connect import Connect
+from connectors.postgres.client import Postgres
+from driftless.config.address import dsn_problem, shown_url, url_problem, without_secrets
+from driftless.config.load import load
 from driftless.errors import ConfigError, SourceUnavailable, SyncError
-from driftless.load import load
 from sinks import config_model, kinds
 from tests.test_mistakes import RIGHT
 

@@ -10,9 +10,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-import jobs.batches
-from jobs.batches import CALL, Batches, records_as_they_are
-from jobs.rows import rows_sql
+import jobs.spark.arrow
+from jobs.decode.rows import rows_sql
+from jobs.spark.arrow import CALL, Batches, records_as_they_are
 from tests.both_ways import Record, both_ways, in_java
 from tests.test_rows import KEY, LOG, TABLE, VALUE, headers
 
@@ -28,7 +28,7 @@ def row(number: int, value: bytes | None = VALUE) -> Record:
 
 @pytest.fixture(params=[ALWAYS, NEVER], ids=["socket", "call"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs.batches, "CALL", request.param)
+    monkeypatch.setattr(jobs.spark.arrow, "CALL", request.param)
 
 
 @pytest.mark.usefixtures("way")

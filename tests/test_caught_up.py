@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from driftless.control import Fact, State
 from driftless.errors import SyncError
+from driftless.facts.state import Fact, State
 from jobs.caught_up import failed_view, reached
-from jobs.standing import Holding, Progress
-from jobs.views.standing import BuildProgress
+from jobs.follow.progress import Holding, Progress
+from jobs.views.progress import BuildProgress
 
 
 def state(**shards: dict[str, Any]) -> State:

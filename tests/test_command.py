@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import typer
 
-from driftless.cli import base
+from cli import base
 from tests.machine import COMMAND, until
 from tests.test_config import GOOD
 
@@ -158,7 +158,7 @@ def _heeds(pid: int) -> bool:
 STUCK = """
 import sys
 from confluent_kafka.admin import AdminClient
-from driftless.cli import base
+from cli import base
 
 @base.app.command()
 def stuck(broker: str) -> None:

@@ -14,13 +14,15 @@ import pytest
 from ruamel.yaml import YAML
 
 import sinks
-from connectors.connector import connector_settings
-from driftless.cli.setup import _secret
-from driftless.config import Config
-from driftless.load import load
-from stack import artifacts, connect, image, kafka, opensearch, postgres, unpack
-from stack.ports import DEFAULT_PORTS
-from stack.server import Site, jvm_options
+from cli.setup import _secret
+from connectors.debezium.connector import connector_settings
+from driftless.config.load import load
+from driftless.config.models import Config
+from stack import image
+from stack.machine import artifacts, unpack
+from stack.machine.ports import DEFAULT_PORTS
+from stack.servers import connect, kafka, opensearch, postgres
+from stack.servers.server import Site, jvm_options
 from stack.stack import KINDS
 
 ROOT = Path(__file__).parent.parent

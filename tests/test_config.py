@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import sinks
-from driftless.config import Config, milliseconds
+from driftless.config.load import load
+from driftless.config.models import Config, milliseconds
 from driftless.errors import ConfigError
-from driftless.load import load
 
 GOOD = """\
 name: shop

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import sinks
-from driftless.cli.config_page import PAGE, page
-from driftless.config import Config, ConnectConfig, KafkaConfig, SourceConfig, TableConfig
-from driftless.kafka_security import KafkaSecurity
-from driftless.model import Model
-from driftless.views.declared import ManyConfig, OneConfig, ViewConfig
+from cli.pages.config_page import PAGE, page
+from driftless.config.base import Model
+from driftless.config.kafka_security import KafkaSecurity
+from driftless.config.models import Config, ConnectConfig, KafkaConfig, SourceConfig, TableConfig
+from driftless.config.views import ManyConfig, OneConfig, ViewConfig
 from tests.secured import KEY_PASSWORD, Certificates
 from tests.test_config import load_text
 from tests.test_docs import blocks

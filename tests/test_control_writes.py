@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError
 
-from driftless import control as module
-from driftless.control import Control
+from driftless.control import topic as module
+from driftless.control.topic import Control
 from driftless.errors import SourceError, SourceUnavailable
-from driftless.kafka import Kafka
+from driftless.kafka.client import Kafka
 
 Delivered = Callable[[KafkaError | None, Any], None]
 

@@ -11,11 +11,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from driftless.registry import Epoch, TopicLog, first_epoch
+from driftless.facts.epochs import Epoch, TopicLog, first_epoch
 from driftless.sink import WRITES
 from driftless.table import Column, Table
-from jobs.apply import newest_per_key
-from jobs.decode import LACKING, writes_sql
+from jobs.decode.documents import LACKING, writes_sql
+from jobs.follow.apply import newest_per_key
 from tests.both_ways import both_ways
 
 IN_ARRAYS = {"-63517824000000000": "-63517996800000000"}

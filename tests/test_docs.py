@@ -275,7 +275,7 @@ def test_every_message_that_the_guide_explains_can_be_said() -> None:
     """Each is in the code, but for the numbers and names in it."""
     code = "\n".join(
         node.value
-        for package in ("driftless", "connectors", "jobs", "sinks")
+        for package in ("cli", "driftless", "connectors", "jobs", "sinks")
         for path in (ROOT / package).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from driftless.marker import Marker
-from jobs.filling import ENOUGH, STILL_SECONDS, Filling
-from jobs.frontier import Frontier, Pending
-from jobs.standing import Progress
+from jobs.follow.batching import ENOUGH, STILL_SECONDS, Filling
+from jobs.follow.progress import Progress
+from jobs.log.frontier import Frontier, Pending
 
 
 class Follower:

@@ -12,16 +12,16 @@ from typing import Any, cast
 import pytest
 
 from driftless.errors import SourceUnavailable
-from driftless.kafka import Offsets, Topic
+from driftless.facts.epochs import first_epoch
+from driftless.kafka.client import Offsets, Topic
 from driftless.marker import Marker
-from driftless.registry import first_epoch
 from driftless.sink import Applied
-from jobs import follow as follows
-from jobs.ends import Ends
-from jobs.follow import Follow
-from jobs.frontier import Frontier, Pending
-from jobs.seen import Seen
-from jobs.standing import Job
+from jobs.follow import generation_worker as follows
+from jobs.follow.generation_worker import Follow
+from jobs.follow.job_spec import Job
+from jobs.follow.readers_generation import Seen
+from jobs.log.end_offsets import Ends
+from jobs.log.frontier import Frontier, Pending
 from tests.machine import until
 
 LOG = first_epoch("shop.public.items", "id", 1)
@@ -106,7 +106,7 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     ends.start()
     monkeypatch.setattr(follows, "LogReader", lambda *_: None)
     monkeypatch.setattr(follows, "name_jobs", lambda *_: None)
-    monkeypatch.setattr("jobs.ground.keeps_all", lambda *_: None)
+    monkeypatch.setattr("jobs.log.identity_check.keeps_all", lambda *_: None)
     outcome = lambda *a: SimpleNamespace(end=a[4].end, applied=Applied(written=1))  # noqa: E731
     monkeypatch.setattr(follows, "apply_slice", outcome)
     source = SimpleNamespace(ready=False)

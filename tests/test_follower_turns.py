@@ -10,15 +10,15 @@ from typing import Any, cast
 
 import pytest
 
-from driftless.control import Fact, State
+from driftless.control.wait import stuck
 from driftless.errors import SinkError, SinkUnavailable
-from driftless.generation import Generation
+from driftless.facts.epochs import Epoch, TopicLog
+from driftless.facts.generation import Generation
+from driftless.facts.state import Fact, State
 from driftless.marker import Marker
-from driftless.registry import Epoch, TopicLog
 from driftless.table import Column, Table
-from driftless.wait import stuck
-from jobs.follower import Follower, _Running
-from jobs.standing import Progress
+from jobs.follow.follower import Follower, _Running
+from jobs.follow.progress import Progress
 from tests.machine import until
 
 TABLE = Table("public", "items", (Column("id", "int4"),), ("id",))
@@ -222,7 +222,7 @@ def test_what_a_store_refuses_to_drop_stays_and_is_followed(scene: Scene) -> Non
 
 
 def test_a_store_that_is_away_is_asked_to_drop_later(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.follower.DROP_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.follow.follower.DROP_AGAIN_SECONDS", 0.0)
     scene.begin(2)
     scene.begin(3)
     scene.store.away = True

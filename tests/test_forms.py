@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from driftless.table import Column
-from jobs.decode import writes_sql
+from jobs.decode.documents import writes_sql
 from tests.both_ways import both_ways
 from tests.test_decode import ID, LOG, decode, table
 

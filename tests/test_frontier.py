@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from driftless.control import State
 from driftless.errors import SourceUnavailable
-from driftless.kafka import Kafka, Offsets
+from driftless.facts.state import State
+from driftless.kafka.client import Kafka, Offsets
 from driftless.marker import Marker
-from jobs import frontier
-from jobs.frontier import FrontierReader
+from jobs.log import frontier
+from jobs.log.frontier import FrontierReader
 
 
 @dataclass

@@ -13,25 +13,26 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Message
 
-from driftless.config import Config
-from driftless.control import Fact, State, absorb, history
-from driftless.generation import generations
-from driftless.lease import Holder
+from driftless.config.models import Config
+from driftless.control.initial_snapshot import Reading, next_reading, notification
+from driftless.control.lease import Holder
+from driftless.control.quarantine import held_of, held_place
+from driftless.control.request import is_running
+from driftless.control.status import SourceStatus, settled, status
+from driftless.control.strangers import warnings
+from driftless.control.topic import absorb
+from driftless.facts.builds import builds, standings
+from driftless.facts.epochs import first_epoch, registered_log
+from driftless.facts.generation import generations
+from driftless.facts.shapes import is_shaped
+from driftless.facts.state import Fact, State, history
+from driftless.facts.trust import TRUST, Trust
 from driftless.marker import Marker, Stranger, Truncation
-from driftless.quarantine import held_of, held_place
-from driftless.reading import Reading, next_reading, notification
-from driftless.registry import first_epoch, registered_log
-from driftless.request import is_running
-from driftless.shapes import is_shaped
-from driftless.status import SourceStatus, settled, status
-from driftless.strangers import warnings
 from driftless.table import Column, Table
-from driftless.trust import TRUST, Trust
-from driftless.views.build import builds, standings
-from jobs.standing import Checkpoint
-from jobs.truncation import header_lsn
+from jobs.follow.checkpoint import Checkpoint
+from jobs.log.truncation import header_lsn
 from jobs.views.cuts import transaction_end
-from jobs.views.standing import frontier_of
+from jobs.views.progress import frontier_of
 from tests.seeds import seeds
 
 CONFIG = Config.model_validate(

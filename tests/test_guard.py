@@ -8,19 +8,21 @@ from typing import Any, cast
 
 import pytest
 
-from connectors import guard
-from connectors.connect import Connect
-from connectors.guard import ANEW, APPLY, Trouble, standing, troubles, unread
-from connectors.postgres import Postgres, Slot, Storage
-from driftless.config import Config
-from driftless.control import Fact, State
+from connectors.debezium.connect import Connect
+from connectors.pipeline import guard
+from connectors.pipeline.guard import ANEW, APPLY, Trouble, standing, troubles, unread
+from connectors.postgres.client import Postgres
+from connectors.postgres.server import Slot, Storage
+from driftless.config.load import load
+from driftless.config.models import Config
 from driftless.errors import LogLost, LogReplaced, SourceError, SourceUnavailable
-from driftless.kafka import Kafka, Offsets, Topic
-from driftless.load import load
-from driftless.registry import TopicLog, first_epoch
-from jobs import ground, hanging
-from jobs.ground import Ground
-from jobs.hanging import Hanging
+from driftless.facts.epochs import TopicLog, first_epoch
+from driftless.facts.state import Fact, State
+from driftless.kafka.client import Kafka, Offsets, Topic
+from jobs.log import identity_check as ground
+from jobs.log import open_transactions as hanging
+from jobs.log.identity_check import Ground
+from jobs.log.open_transactions import Hanging
 from tests.clock import Clock
 from tests.test_readings import Record, notice
 

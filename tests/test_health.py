@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from driftless import wait as waiting
-from driftless.cli.status import _grid, _shown
-from driftless.config import Config
-from driftless.console import PlainConsole
-from driftless.control import Fact, State
-from driftless.health import Problem, lines
-from driftless.lease import Holder
-from driftless.status import SourceStatus, status
-from jobs.movement import Movement
+from cli.output.console import PlainConsole
+from cli.status import _grid, _shown
+from driftless.config.models import Config
+from driftless.control import wait as waiting
+from driftless.control.health import Problem, lines
+from driftless.control.lease import Holder
+from driftless.control.status import SourceStatus, status
+from driftless.facts.state import Fact, State
+from jobs.supervise.movement import Movement
 from tests.clock import Clock
 from tests.test_config import load_text
 
@@ -208,7 +208,7 @@ def test_no_name_is_cut_however_narrow_the_terminal(width: int, tmp_path: Path) 
 
 def test_how_long_something_has_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("jobs.movement.time", clock)
+    monkeypatch.setattr("jobs.supervise.movement.time", clock)
     movement = Movement()
     assert movement.still_seconds(1, "live") == 0
     clock.now += 9

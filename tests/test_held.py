@@ -8,8 +8,8 @@ import pytest
 
 from driftless.errors import SinkMisconfigured
 from driftless.sink import Applied, Rejected
-from jobs.held import EVERYTHING, stop_where_nothing_is_taken
-from jobs.standing import Holding, Progress
+from jobs.follow.progress import Holding, Progress
+from jobs.follow.quarantine import EVERYTHING, stop_where_nothing_is_taken
 
 
 class Counting:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from driftless.cli import base
+from cli import base
 from driftless.errors import Fenced, Internal, SinkUnavailable, SourceError, SourceUnavailable
 
 HERE = Path(__file__).parent.parent

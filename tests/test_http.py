@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from connectors.connect import Connect
+from connectors.debezium.connect import Connect
 from driftless.errors import SinkUnavailable, SourceError, SourceUnavailable
 from driftless.sink import SinkContext
 from sinks import open_sink
-from sinks._opensearch_server import Server
+from sinks.opensearch.server import Server
 from tests.store_case import upsert, writes
 
 BODY = b'{"took":12,"errors":false}'

@@ -10,8 +10,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 import sinks
-from driftless.config import Config
-from driftless.load import load
+from driftless.config.load import load
+from driftless.config.models import Config
 from stack import Endpoints
 from tests import nasty
 from tests.machine import Machine

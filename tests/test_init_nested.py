@@ -9,11 +9,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from connectors.init import propose
-from connectors.postgres import Postgres, captured_tables
-from connectors.views import view_source
-from driftless.cli.syncfile import write_sync
-from driftless.config import Config
+from cli.proposal.syncfile import write_sync
+from connectors.pipeline.views import view_source
+from connectors.postgres.client import Postgres, captured_tables
+from connectors.postgres.init import propose
+from driftless.config.models import Config
 from driftless.views.resolve import Source
 from driftless.views.sql import select
 from tests import nasty

@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from driftless.config import KafkaConfig
+from driftless.config.models import KafkaConfig
 from driftless.errors import SourceError, SourceUnavailable
-from driftless.kafka import Kafka, kafka_error
+from driftless.kafka.client import Kafka, kafka_error
 from stack import Endpoints, Stack
 from tests import run
 from tests.machine import until
@@ -58,12 +58,12 @@ def test_a_partition_without_a_leader_has_no_end_rather_than_one_before_the_firs
 @pytest.mark.server
 def test_a_client_that_lost_its_way_is_not_asked_again(endpoints: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen: beside a broker that slept for 25 s, librdkafka's client got no answer ever after."""
-    monkeypatch.setattr("driftless.kafka.TIMEOUT", 1.0)
+    monkeypatch.setattr("driftless.kafka.client.TIMEOUT", 1.0)
     kafka = Kafka(KafkaConfig(bootstrap=endpoints.kafka))
     monkeypatch.setattr(kafka, "_admin", AdminClient({"bootstrap.servers": "127.0.0.1:1"}, logger=logging.getLogger()))
     with pytest.raises(SourceUnavailable):
         kafka.topics()
-    monkeypatch.setattr("driftless.kafka.TIMEOUT", 15.0)
+    monkeypatch.setattr("driftless.kafka.client.TIMEOUT", 15.0)
     assert "no-such-topic" not in kafka.topics()
     assert kafka.topic("no-such-topic") is None
 

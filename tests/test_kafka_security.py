@@ -17,15 +17,15 @@ import py4j.protocol  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql import SparkSession
 
-from driftless.cli.run import spark_jars
-from driftless.config import KafkaConfig
+from cli.run import spark_jars
+from driftless.config.kafka_options import java_options, refused_options
+from driftless.config.kafka_security import FIELD_OF, KafkaSecurity, java, librdkafka, problems
+from driftless.config.models import KafkaConfig
 from driftless.errors import SourceMisconfigured, SourceUnavailable
-from driftless.kafka import Kafka, Setting
-from driftless.kafka_options import java_options, refused_options
-from driftless.kafka_security import FIELD_OF, KafkaSecurity, java, librdkafka, problems
-from jobs.apply import LogSource, read_slice
-from jobs.login import log_in, small_jvm
-from jobs.refused import refusal
+from driftless.kafka.client import Kafka, Setting
+from jobs.spark.login import log_in, small_jvm
+from jobs.spark.refused import refusal
+from jobs.spark.source import LogSource, read_slice
 from stack import Endpoints
 from tests.secured import (
     KEY_PASSWORD,

@@ -12,19 +12,19 @@ from typing import Any, cast
 
 import pytest
 
-from driftless.control import Fact, State
+from driftless.control.lease import Lease
+from driftless.control.request import ControlReader
 from driftless.errors import Fenced, SourceUnavailable, SyncError
-from driftless.lease import Lease
-from driftless.request import ControlReader
-from jobs import keeper as keepers
-from jobs import leased as turns
-from jobs.feed import ControlFeed
-from jobs.frontier import FrontierReader
-from jobs.keeper import Facts, Keeper
-from jobs.leased import Leased, Shared
-from jobs.standing import Progress
-from jobs.threads import Background
-from jobs.views.standing import BuildProgress
+from driftless.facts.state import Fact, State
+from jobs.follow.progress import Progress
+from jobs.log.frontier import FrontierReader
+from jobs.supervise import keeper as keepers
+from jobs.supervise import leased as turns
+from jobs.supervise.feed import ControlFeed
+from jobs.supervise.keeper import Facts, Keeper
+from jobs.supervise.leased import Leased, Shared
+from jobs.threads.background import Background
+from jobs.views.progress import BuildProgress
 from tests.machine import until
 
 VALUE = "what is in a row"

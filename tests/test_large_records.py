@@ -11,15 +11,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftless.errors import OutOfMemory, SourceUnavailable
-from driftless.kafka import Offsets
-from jobs.apply import read_slice
-from jobs.bounded import Bounded
-from jobs.fitting import SLICE_BYTES, fitting
-from jobs.meaning import spark_error
-from jobs.memory import no_memory
-from jobs.records import POLL_BYTES, READ_BYTES, Records
-from jobs.steps import planning
-from jobs.tail import Tail
+from driftless.kafka.client import Offsets
+from jobs.log.bulk import Bounded
+from jobs.log.fitting import SLICE_BYTES, fitting
+from jobs.log.reader import Tail
+from jobs.spark.consumer import POLL_BYTES, READ_BYTES, Records
+from jobs.spark.errors import spark_error
+from jobs.spark.memory import no_memory
+from jobs.spark.projection import planning
+from jobs.spark.source import read_slice
 from stack import Endpoints
 from tests.test_ready_log import View
 
@@ -100,8 +100,8 @@ def test_documents_come_some_megabytes_at_a_time(view: View) -> None:
 
 
 def test_jobs_leave_large_records_to_the_consumer(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.bounded.HELD_BYTES", 32 << 20)
-    monkeypatch.setattr("jobs.bounded.LEAST_OFFSETS", 100)
+    monkeypatch.setattr("jobs.log.bulk.HELD_BYTES", 32 << 20)
+    monkeypatch.setattr("jobs.log.bulk.LEAST_OFFSETS", 100)
     log, ends = Bounded(view.source, Tail(view.spark, remembers=False)), view.ends()
     at, found, sizes = {0: 0, 1: 0}, dict[int, int](), list[int]()
     while any(at[p] < ends[p] for p in ends):

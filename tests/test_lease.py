@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from driftless import lease as leases
-from driftless.control import LEASE_SECONDS, Fact, State
+from driftless.control import lease as leases
+from driftless.control.lease import Holder, Lease
+from driftless.control.request import is_running
 from driftless.errors import SourceUnavailable
-from driftless.lease import Holder, Lease
-from driftless.request import is_running
+from driftless.facts.state import LEASE_SECONDS, Fact, State
 
 NOW = 1000.0
 HERE = Holder.here()

@@ -10,10 +10,10 @@ from typing import cast
 import pytest
 
 from driftless.errors import SourceError, SyncError
-from driftless.kafka import Kafka, Offsets
-from jobs import ends
-from jobs.ends import Ends
-from jobs.threads import Bell
+from driftless.kafka.client import Kafka, Offsets
+from jobs.log import end_offsets as ends
+from jobs.log.end_offsets import Ends
+from jobs.threads.background import Bell
 from tests.machine import until
 
 
@@ -37,7 +37,7 @@ class Brokers:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr("jobs.ends.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("jobs.log.end_offsets.time.monotonic", lambda: now[0])
     return now
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from driftless.cli.base import app
+from cli.base import app
 from driftless.errors import ConfigError
 from tests.machine import COMMAND
 from tests.mistakes import MISTAKES

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.connector import connector_settings
-from connectors.relations import topic_meetings
+from connectors.debezium.connector import connector_settings
+from connectors.postgres.relations import topic_meetings
 from driftless import names
-from driftless.config import Config
+from driftless.config.models import Config
 from driftless.table import join_name, split_name
 
 identifiers = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=12)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connectors.init import Proposal, Proposed
-from connectors.relations import ForeignKey
-from driftless.cli.syncfile import write_sync
+from cli.proposal.syncfile import write_sync
+from connectors.postgres.init import Proposal, Proposed
+from connectors.postgres.relations import ForeignKey
 from driftless.table import Column, Table
 from driftless.views.resolve import Source
 from tests.proposals import loaded, trees, uncommented

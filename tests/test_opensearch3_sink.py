@@ -12,7 +12,7 @@ import urllib3
 
 import tests.test_opensearch_sink as older
 from stack import Stack
-from stack.java import parse_version
+from stack.machine.java import parse_version
 from tests import run
 
 pytestmark = [pytest.mark.server, pytest.mark.soak]

@@ -15,9 +15,9 @@ import sinks._retry
 from driftless.errors import SinkMisconfigured, SinkUnavailable
 from driftless.sink import Applied, Sink, SinkContext
 from sinks import open_sink
-from sinks._opensearch_bulk import bulk_body
-from sinks._opensearch_server import Server
-from sinks.opensearch import OpenSearchSink
+from sinks.opensearch.bulk import bulk_body
+from sinks.opensearch.server import Server
+from sinks.opensearch.sink import OpenSearchSink
 from tests.opensearch_case import OpenSearchRefusals, ask
 from tests.sink_suite import SinkSuite
 from tests.store_case import Opener, delete, rows, stored, upsert, writes
@@ -194,7 +194,7 @@ class TestOpenSearchSink(OpenSearchRefusals, SinkSuite):
                 ask(store_url, "PUT", f"/{name}-1/_settings", {"index.routing.allocation.total_shards_per_node": -1})
             return prepare(batch)
 
-        monkeypatch.setattr("sinks.opensearch.bulk_body", noted)
+        monkeypatch.setattr("sinks.opensearch.sink.bulk_body", noted)
         keys = [str(n) for n in range(20)]
         assert sink.apply(1, writes(*(upsert(key, 1, {}) for key in keys))) == Applied(written=20)
         assert sent[0] == keys

@@ -11,7 +11,7 @@ import pytest
 from driftless.errors import SinkMisconfigured
 from driftless.sink import Applied, Sink, SinkContext
 from sinks import open_sink
-from sinks._opensearch_faithful import _matches
+from sinks.opensearch.faithful import _matches
 from tests.opensearch_case import OpenSearchCase, ask
 from tests.store_case import Opener, stored, upsert, writes
 

@@ -13,10 +13,10 @@ from rich.console import Group
 from rich.table import Table as Grid
 from typer.testing import CliRunner
 
-from driftless.cli import base, quarantine
-from driftless.console import PlainConsole
-from driftless.progress import show
-from driftless.quarantine import Held
+from cli import base, quarantine
+from cli.output.console import PlainConsole
+from cli.output.progress import show
+from driftless.control.quarantine import Held
 from tests.machine import until
 from tests.test_config import GOOD
 from tests.test_structure import ROOT
@@ -129,7 +129,9 @@ def offences(name: str, text: str) -> list[str]:
 
 def test_everything_is_printed_by_a_console_that_knows_no_markup() -> None:
     files = [
-        p for package in ("driftless", "connectors", "jobs", "sinks", "stack") for p in (ROOT / package).rglob("*.py")
+        p
+        for package in ("cli", "driftless", "connectors", "jobs", "sinks", "stack")
+        for p in (ROOT / package).rglob("*.py")
     ]
     found = [o for p in files for o in offences(str(p.relative_to(ROOT)), p.read_text()) if p.name != "console.py"]
     assert found == []

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from connectors import owners
-from connectors.guard import standing, troubles
-from connectors.owners import taken
-from connectors.places import Places
-from connectors.postgres import Slot
-from connectors.relations import view_meetings
-from driftless.config import Config
-from driftless.control import Fact, State
+from connectors.pipeline import owners
+from connectors.pipeline.guard import standing, troubles
+from connectors.pipeline.owners import taken
+from connectors.pipeline.places import Places
+from connectors.postgres.relations import view_meetings
+from connectors.postgres.server import Slot
+from driftless.config.models import Config
+from driftless.facts.state import Fact, State
 
 HERE = {"system_identifier": "74", "timeline": 1, "database": "shop"}
 

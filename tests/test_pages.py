@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
-FOLDERS = ("driftless", "connectors", "jobs", "sinks", "stack", "bench", "tests")
+FOLDERS = ("cli", "driftless", "connectors", "jobs", "sinks", "stack", "bench", "tests")
 MODULE = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w/]+\.(?:py|lua)\b")
 STANDING = """version epoch floor frontier marker generation promote quarantine cut shard dirty lease follower view
 token stale slice sink write key position build checkpoint horizon tombstone root drift"""

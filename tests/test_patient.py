@@ -7,7 +7,7 @@ import threading
 import psycopg
 import pytest
 
-from connectors import patient
+from connectors.postgres import ddl as patient
 from driftless.errors import SourceError
 
 pytestmark = pytest.mark.server

@@ -13,13 +13,13 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from driftless.config import KafkaConfig
-from driftless.kafka import Kafka
+from driftless.config.models import KafkaConfig
+from driftless.kafka.client import Kafka
 from driftless.table import Column, Table
-from jobs.apply import LogSource, kafka_options, read_slice
-from jobs.plainlog import PlainLog
-from jobs.plainrows import LARGE, plain_rows
-from jobs.rows import rows_sql
+from jobs.decode.arrow_rows import LARGE, plain_rows
+from jobs.decode.rows import rows_sql
+from jobs.log.row_reader import PlainLog
+from jobs.spark.source import LogSource, kafka_options, read_slice
 from stack import Endpoints
 from tests.plain import LOG, UNAVAILABLE, transactional
 from tests.seeds import seeds

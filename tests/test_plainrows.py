@@ -12,9 +12,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from driftless.table import Column, Table
-from jobs import bounded
-from jobs.apply import DRIVER_OFFSETS, Head, LogSource
-from jobs.plainrows import LARGE, plain_rows
+from jobs.decode.arrow_rows import LARGE, plain_rows
+from jobs.log import bulk as bounded
+from jobs.log.contract import Head
+from jobs.spark.source import DRIVER_OFFSETS, LogSource
 from jobs.views import reader
 from jobs.views.reader import TableLog
 from tests.both_ways import Record, stepped

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from connectors.places import Action, steps
-from connectors.samples import Sample
-from driftless.cli.planned import SHORT, samples_told, steps_told
+from cli.output.planned import SHORT, samples_told, steps_told
+from connectors.pipeline.places import Action, steps
+from connectors.pipeline.samples import Sample
 
 TABLES = [f"public.t{n:03}" for n in range(500)]
 

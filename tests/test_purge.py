@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from driftless.cli.base import app
+from cli.base import app
 from stack import Stack
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs import quiet
+from jobs.spark import quiet
 from tests.machine import until
 from tests.test_structure import ROOT
 
@@ -96,7 +96,7 @@ def test_a_terminal_that_is_closed_holds_up_no_jvm() -> None:
 
 STARTED = """
 import subprocess, sys
-from jobs.quiet import quiet_start
+from jobs.spark.quiet import quiet_start
 with quiet_start() as stderr:
     said = "echo 'WARNING: Using incubator modules: jdk.x' >&2; echo early >&2; cat; echo late >&2"
     child = subprocess.Popen(["sh", "-c", said], stdin=-1, stderr=stderr)

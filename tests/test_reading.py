@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from driftless.control.initial_snapshot import Reading, next_reading
 from driftless.errors import SourceError
-from driftless.reading import Reading, next_reading
-from driftless.registry import TopicLog, first_epoch
+from driftless.facts.epochs import TopicLog, first_epoch
 
 
 def told(kind: str, at: float, aggregate: str = "Initial Snapshot") -> bytes:

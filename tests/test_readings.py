@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from driftless.control import Fact, State
-from driftless.kafka import Kafka, Offsets
-from driftless.registry import TopicLog, first_epoch
-from jobs.readings import WHY, Readings
+from driftless.facts.epochs import TopicLog, first_epoch
+from driftless.facts.state import Fact, State
+from driftless.kafka.client import Kafka, Offsets
+from jobs.log.resnapshots import WHY, Readings
 
 NOTICES = "shop.notifications"
 

@@ -13,28 +13,18 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from driftless.config import KafkaConfig
+from driftless.config.models import KafkaConfig
 from driftless.errors import SinkUnavailable
-from driftless.kafka import Kafka, Offsets
-from driftless.registry import Epoch, TopicLog
+from driftless.facts.epochs import Epoch, TopicLog
+from driftless.kafka.client import Kafka, Offsets
 from driftless.sink import WRITES, Applied, SinkContext
 from driftless.version import make_version, split_version
-from jobs.apply import (
-    DRIVER_OFFSETS,
-    LogReader,
-    LogSource,
-    Outcome,
-    SinkSpec,
-    Slice,
-    apply_slice,
-    count_documents,
-    kafka_options,
-    read_slice,
-)
-from jobs.decode import documents_sql
-from jobs.documents import Documents
-from jobs.salvage import salvage_of
-from jobs.tail import Tail
+from jobs.decode.documents import documents_sql
+from jobs.follow.apply import LogReader, Outcome, SinkSpec, Slice, apply_slice, count_documents
+from jobs.log.document_reader import Documents
+from jobs.log.reader import Tail
+from jobs.log.salvage import salvage_of
+from jobs.spark.source import DRIVER_OFFSETS, LogSource, kafka_options, read_slice
 from sinks import open_sink
 from stack import Endpoints
 from tests.plain import transactional

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from driftless.sink import Applied, Rejected, Sink
 from sinks import HORIZON_SECONDS, config_model
-from sinks._redis_format import put_together, take_apart
+from sinks.redis.format import put_together, take_apart
 from tests.redis_case import RedisFull
 from tests.sink_suite import SinkSuite, quick
 from tests.store_case import Opener, delete, rows, stored, upsert, writes

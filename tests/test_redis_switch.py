@@ -15,7 +15,7 @@ import pytest
 from driftless.errors import SinkError, SinkMisconfigured, SinkUnavailable
 from driftless.sink import Applied, Sink, SinkContext
 from sinks import open_sink
-from sinks._redis_wire import Server
+from sinks.redis.wire import Server
 from tests.redis_case import Killed, RedisCase, killed_at
 from tests.store_case import Opener, Write, delete, upsert, writes
 

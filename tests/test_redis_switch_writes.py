@@ -43,7 +43,7 @@ class TestWritesInASwitch(RedisCase):
     def test_every_generation_takes_writes_at_every_step(
         self, opened: Opener, plain: Any, name: str, monkeypatch: pytest.MonkeyPatch, seed: int, form: str, ttl: str
     ) -> None:
-        monkeypatch.setattr("sinks._redis_generations._PAGE", 7)
+        monkeypatch.setattr("sinks.redis.generations._PAGE", 7)
         rng = random.Random(f"{seed} {form} {ttl}")
         settings = {"format": form, "ttl": ttl}
         sink, writers = opened(**settings), [opened(**settings) for _ in range(2)]

@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from connectors.places import Places
-from connectors.postgres import Slot
-from connectors.renewal import plan_renewal
-from driftless.config import Config
-from driftless.control import Fact, State
-from driftless.kafka import Offsets, Topic
-from driftless.load import load
-from driftless.registry import first_epoch, registered_log
+from connectors.pipeline.places import Places
+from connectors.pipeline.resnapshot import plan_renewal
+from connectors.postgres.server import Slot
+from driftless.config.load import load
+from driftless.config.models import Config
+from driftless.facts.epochs import first_epoch, registered_log
+from driftless.facts.state import Fact, State
+from driftless.kafka.client import Offsets, Topic
 from tests.test_guard import IDENTITY
 from tests.test_readings import Record, notice
 

@@ -10,12 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftless.control import Fact, State
+from driftless.control.request import (
+    ANSWER_SECONDS,
+    Misunderstood,
+    Request,
+    answered,
+    old_answers,
+    refuse_all,
+    requests,
+)
 from driftless.errors import SinkError
-from driftless.request import ANSWER_SECONDS, Misunderstood, Request, answered, old_answers, refuse_all, requests
-from jobs.answer import Answers
-from jobs.follow import Follow
-from jobs.standing import Progress
+from driftless.facts.state import Fact, State
+from jobs.follow.generation_worker import Follow
+from jobs.follow.progress import Progress
+from jobs.follow.requests import Answers
 
 
 def state(*facts: tuple[str, dict[str, Any]], time: float = 100.0) -> State:

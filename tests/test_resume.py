@@ -8,11 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from driftless.registry import Epoch, TopicLog
+from driftless.facts.epochs import Epoch, TopicLog
 from driftless.sink import Sink
-from jobs.follow import Follow
-from jobs.seen import Seen
-from jobs.standing import Checkpoint, Holding
+from jobs.follow.checkpoint import Checkpoint
+from jobs.follow.generation_worker import Follow
+from jobs.follow.progress import Holding
+from jobs.follow.readers_generation import Seen
 from tests.machine import until
 
 LOG = TopicLog("items", "id", 1, (Epoch(1, {0: 3}, "first"),))

@@ -7,9 +7,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from driftless.registry import first_epoch
+from driftless.facts.epochs import first_epoch
 from driftless.table import Column, Table
-from jobs.rows import FIXED, rows_sql
+from jobs.decode.rows import FIXED, rows_sql
 from jobs.views.reader import Rows
 from tests.both_ways import both_ways
 

@@ -9,8 +9,9 @@ import pytest
 
 from driftless.marker import Marker
 from driftless.sink import Sink
-from jobs.saving import IDLE_SECONDS, Saving
-from jobs.standing import Checkpoint, Progress
+from jobs.follow.checkpoint import Checkpoint
+from jobs.follow.checkpoint_writer import IDLE_SECONDS, Saving
+from jobs.follow.progress import Progress
 
 FIRST = Checkpoint(1, "id", {0: 5}, Marker(10, 1.0), 1.0, built=True)
 
@@ -39,7 +40,7 @@ class Store:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr("jobs.saving.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("jobs.follow.checkpoint_writer.time.monotonic", lambda: now[0])
     return now
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from driftless.control import LEASE_SECONDS, Fact, State
-from driftless.lease import Holder
-from driftless.status import settled
+from driftless.control.lease import Holder
+from driftless.control.status import settled
+from driftless.facts.state import LEASE_SECONDS, Fact, State
 
 NOW = 1000.0
 ENDED = {"state": "failed", "trouble": "the log was cut off; run `driftless apply`", "documents": 7}

@@ -10,11 +10,11 @@ import psycopg
 import pytest
 from ruamel.yaml import YAML
 
-from connectors.init import Proposal, propose
-from connectors.postgres import Postgres, captured_tables
-from connectors.views import view_source
-from driftless.cli.syncfile import write_sync, write_views
-from driftless.config import Config
+from cli.proposal.syncfile import write_sync, write_views
+from connectors.pipeline.views import view_source
+from connectors.postgres.client import Postgres, captured_tables
+from connectors.postgres.init import Proposal, propose
+from driftless.config.models import Config
 from driftless.errors import ConfigError
 from driftless.views.sql import select
 from tests.conftest import fresh_database

@@ -17,15 +17,15 @@ import sinks._retry
 from driftless.sink import Applied, Rejected, SinkContext
 from sinks import HORIZON_SECONDS, SinkConfig, config_model, kinds, open_sink
 from sinks._arrow import slices
-from sinks._opensearch_bulk import bulk_body, judge, reason
-from sinks._opensearch_read import hits
-from sinks._redis_names import Names, Template
+from sinks.opensearch.bulk import bulk_body, judge, reason
+from sinks.opensearch.read import hits
+from sinks.redis.names import Names, Template
 from tests.clock import Clock
 from tests.sink_suite import SinkSuite
 from tests.store_case import delete, upsert, writes
 
 
-def test_kinds_are_the_files_of_the_folder() -> None:
+def test_kinds_are_the_packages_and_files_of_the_folder() -> None:
     assert kinds() == ["opensearch", "redis"]
     with pytest.raises(KeyError):
         config_model("memcached")

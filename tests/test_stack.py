@@ -13,14 +13,15 @@ from pathlib import Path
 import pytest
 
 from driftless.errors import StackError
-from stack import Stack, artifacts, fetch, find_stack, ports
+from stack import Stack, fetch, find_stack
 from stack import stack as stack_module
-from stack.home import User, file_lock, require_entry, require_space, write_private
-from stack.java import find_java, parse_version
-from stack.ports import DEFAULT_PORTS, choose_ports, is_free, require_free
-from stack.process import Pid, identify, last_lines
-from stack.record import Record
-from stack.unpack import OPENSEARCH2_MODULES
+from stack.machine import artifacts, ports
+from stack.machine.home import User, file_lock, require_entry, require_space, write_private
+from stack.machine.java import find_java, parse_version
+from stack.machine.ports import DEFAULT_PORTS, choose_ports, is_free, require_free
+from stack.machine.process import Pid, identify, last_lines
+from stack.machine.record import Record
+from stack.machine.unpack import OPENSEARCH2_MODULES
 
 
 @pytest.fixture

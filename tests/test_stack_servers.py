@@ -19,7 +19,7 @@ import redis
 
 from driftless.errors import StackError
 from stack import Endpoints, Stack, launch
-from stack.process import Pid, spawn
+from stack.machine.process import Pid, spawn
 
 pytestmark = pytest.mark.server
 

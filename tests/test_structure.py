@@ -1,87 +1,232 @@
-"""The rules of the house that a program can check: who may import whom, and how long a file may be."""
+"""The rules of the house that a program can check: who may import whom, and how large a file and a folder may be."""
 
 from __future__ import annotations
 
 import ast
+import re
+import subprocess
+import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
+COMMAND, CLIENT = "cli", "driftless/client"
 ALLOWED = {
     "driftless": set[str](),
     "sinks": {"driftless"},
     "connectors": {"driftless"},
     "jobs": {"driftless", "sinks"},
     "stack": {"driftless"},
+    CLIENT: {"driftless", "sinks", "connectors"},
+    COMMAND: {"driftless", "sinks", "connectors", "jobs", "stack", CLIENT},
+    "bench": {"driftless", "sinks", "connectors", "jobs", "stack", CLIENT},
 }
-COMMAND = "driftless/cli/"
-"""The package of the command puts everything together."""
+"""What each part may import of the others. Nothing imports the command, nor what measures it."""
+WITHIN = {
+    "driftless": (),
+    "driftless/where": ("driftless",),
+    "driftless/config": ("driftless", "driftless/where"),
+    "driftless/views": ("driftless", "driftless/where", "driftless/config"),
+    "driftless/kafka": ("driftless", "driftless/config"),
+    "driftless/facts": ("driftless", "driftless/where", "driftless/config", "driftless/views", "driftless/kafka"),
+    "driftless/control": ("driftless", "driftless/config", "driftless/kafka", "driftless/facts"),
+    "driftless/verify": ("driftless", "driftless/views", "driftless/kafka", "driftless/facts", "driftless/control"),
+    CLIENT: (),
+    "sinks": (),
+    "sinks/opensearch": ("sinks",),
+    "sinks/redis": ("sinks",),
+    "connectors": (),
+    "connectors/postgres": (),
+    "connectors/debezium": ("connectors/postgres",),
+    "connectors/pipeline": ("connectors/postgres", "connectors/debezium"),
+    "stack/machine": (),
+    "stack/servers": ("stack/machine",),
+    "stack": ("stack/machine", "stack/servers"),
+    "jobs/threads": (),
+    "jobs/decode": (),
+    "jobs/spark": ("jobs/decode",),
+    "jobs/log": ("jobs/threads", "jobs/decode", "jobs/spark"),
+    "jobs/supervise": ("jobs/threads", "jobs/spark", "jobs/log"),
+    "jobs/views/store": ("jobs/decode",),
+    "jobs/views": ("jobs/views/store", "jobs/decode", "jobs/spark", "jobs/log", "jobs/supervise"),
+    "jobs/follow": ("jobs/threads", "jobs/decode", "jobs/spark", "jobs/log", "jobs/supervise", "jobs/views"),
+    "jobs": ("jobs/spark", "jobs/log", "jobs/supervise", "jobs/views", "jobs/follow"),
+    "cli/output": (),
+    "cli/pages": (),
+    "cli/proposal": (),
+    COMMAND: ("cli/output", "cli/proposal"),
+    "bench": (),
+    "bench/claims": ("bench",),
+    "bench/demo": (),
+}
+"""For every folder, which others of its own part it may import."""
+ELSEWHERE = {
+    "driftless/__init__.py": CLIENT,  # gives applications the `Waiter`, when they ask for it
+    "driftless/client.py": CLIENT,
+    "driftless/pipeline.py": CLIENT,
+    "jobs/main.py": COMMAND,  # the command again, under the path that spark-submit is given
+}
+"""Files that belong to another folder than the one they stand in."""
+MOST_FILES = 15
+MOST_LINES = 400
 
 
-def _imports(path: Path) -> Iterator[tuple[int, str]]:
+def _imports(path: Path) -> Iterator[tuple[int, str, str | None]]:
+    """(line, module, name) of every import, inside functions and for types only as well."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            yield from ((node.lineno, alias.name, None) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.lineno, node.module
+            yield from ((node.lineno, node.module, alias.name) for alias in node.names)
 
 
-def offences(files: dict[str, Path]) -> list[str]:
-    found = []
+def _folder(name: str) -> str:
+    return ELSEWHERE.get(name) or name.rpartition("/")[0]
+
+
+def _part(folder: str) -> str:
+    return folder if folder in ALLOWED else folder.partition("/")[0]
+
+
+def _modules(names: Iterable[str]) -> dict[str, str]:
+    """Module -> file."""
+    return {name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): name for name in names}
+
+
+def _edges(files: Mapping[str, Path], modules: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
+    """(file, line, file that it imports) within the project."""
     for name, path in files.items():
-        package = name.split("/")[0]
-        for line, module in _imports(path):
-            target = module.split(".")[0]
-            if (
-                target in ALLOWED
-                and target != package
-                and target not in ALLOWED[package]
-                and not name.startswith(COMMAND)
-            ):
-                found.append(f"{name}:{line}: {package} may not import {module}")
+        for line, module, part in _imports(path):
+            target = modules.get(f"{module}.{part}") or modules.get(module)
+            if target is not None and target != name:
+                yield name, line, target
+
+
+def offences(files: Mapping[str, Path], others: Iterable[str] = ()) -> list[str]:
+    """Imports that are not allowed. `others`: further files that there are."""
+    found = []
+    for name, line, target in _edges(files, _modules([*files, *others])):
+        here, there = _folder(name), _folder(target)
+        same = _part(here) == _part(there)
+        if here != there and (there not in WITHIN[here] if same else _part(there) not in ALLOWED[_part(here)]):
+            found.append(f"{name}:{line}: {here} may not import {target}")
     return found
 
 
+def circle(files: Mapping[str, Path]) -> list[str]:
+    """Files that import each other in a ring; empty where there is none."""
+    graph: dict[str, set[str]] = {name: set() for name in files}
+    for name, _, target in _edges(files, _modules(files)):
+        graph[name].add(target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as exc:
+        return list(exc.args[1])
+    return []
+
+
 def _sources() -> dict[str, Path]:
-    return {str(p.relative_to(ROOT)): p for package in ALLOWED for p in (ROOT / package).rglob("*.py")}
+    folders = {part.partition("/")[0] for part in ALLOWED}
+    return {str(p.relative_to(ROOT)): p for folder in sorted(folders) for p in (ROOT / folder).rglob("*.py")}
 
 
 def test_imports_point_one_way() -> None:
     assert offences(_sources()) == []
 
 
+def test_every_folder_says_what_it_imports() -> None:
+    assert {_folder(name) for name in _sources()} == set(WITHIN)
+    assert ELSEWHERE.keys() <= _sources().keys()
+
+
+def test_no_import_leads_back() -> None:
+    assert circle(_sources()) == []
+    TopologicalSorter({**ALLOWED}).prepare()
+    TopologicalSorter({**WITHIN}).prepare()
+
+
 def test_an_import_the_wrong_way_is_found(tmp_path: Path) -> None:
-    (tmp_path / "x.py").write_text("import json\nfrom jobs.follow import Follow\n")
-    assert offences({"sinks/x.py": tmp_path / "x.py"}) == ["sinks/x.py:2: sinks may not import jobs.follow"]
+    (tmp_path / "x.py").write_text("import json\nfrom jobs.follow.apply import Slice\n")
+    (tmp_path / "y.py").write_text("def f():\n    from driftless.control import topic\n")
+    files = {"sinks/x.py": tmp_path / "x.py", "driftless/where/y.py": tmp_path / "y.py"}
+    assert offences(files, ["jobs/follow/apply.py", "driftless/control/topic.py"]) == [
+        "sinks/x.py:2: sinks may not import jobs/follow/apply.py",
+        "driftless/where/y.py:2: driftless/where may not import driftless/control/topic.py",
+    ]
+
+
+def test_a_circle_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("from jobs.log import b\n")
+    (tmp_path / "b.py").write_text("def f():\n    from jobs.log.a import x\n")
+    assert set(circle({"jobs/log/a.py": tmp_path / "a.py", "jobs/log/b.py": tmp_path / "b.py"})) == {
+        "jobs/log/a.py",
+        "jobs/log/b.py",
+    }
+
+
+def test_an_application_loads_no_more_than_it_needs() -> None:
+    """In an interpreter of its own: this one has loaded everything."""
+    code = (
+        "import sys; from driftless import Waiter; from connectors.pipeline.token import emit_marker; import sinks\n"
+        "for kind in sinks.kinds(): sinks.config_model(kind)\n"
+        "loaded = {module.partition('.')[0] for module in sys.modules}\n"
+        "print(*sorted(loaded & {'typer', 'rich', 'pyspark', 'py4j', 'cli', 'jobs'}))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
+    assert told.stdout.split() == []
 
 
 @pytest.mark.parametrize(
     ("library", "door"),
     [
         ("pyspark", {"jobs"}),
-        ("opensearchpy", {"sinks"}),
-        ("redis", {"sinks", "stack"}),
-        ("psycopg", {"connectors", "stack"}),
-        ("sqlglot", {"driftless"}),
+        ("py4j", {"jobs/spark"}),
+        ("opensearchpy", {"sinks/opensearch"}),
+        ("redis", {"sinks/redis", "stack/servers"}),
+        ("psycopg", {"connectors/postgres", "stack/servers"}),
+        ("sqlglot", {"driftless/where"}),
+        ("ruamel", {"driftless/config"}),
+        ("typer", {"cli"}),
+        ("rich", {"cli"}),
     ],
 )
 def test_an_outside_system_has_one_door(library: str, door: set[str]) -> None:
     users = {
-        name.split("/")[0]
+        _folder(name)
         for name, path in _sources().items()
-        if any(m.split(".")[0] == library for _, m in _imports(path))
+        if not name.startswith("bench/") and any(m.partition(".")[0] == library for _, m, _ in _imports(path))
     }
-    assert users <= door
+    assert {user for user in users if user not in door and _part(user) not in door} == set()
 
 
 def test_no_file_is_longer_than_a_sitting() -> None:
-    everything = [p for folder in (*ALLOWED, "bench", "tests") for p in (ROOT / folder).rglob("*.py")]
+    everything = [*_sources().values(), *(ROOT / "tests").rglob("*.py")]
     lengths = {str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in everything}
-    assert {name: n for name, n in lengths.items() if n > 400} == {}
+    assert {name: n for name, n in lengths.items() if n > MOST_LINES} == {}
+
+
+def test_no_folder_has_more_files_than_a_reader_can_survey() -> None:
+    counts = Counter(name.rpartition("/")[0] for name in _sources())
+    assert {folder: n for folder, n in counts.items() if n > MOST_FILES} == {}
+
+
+def _named() -> Iterator[tuple[str, str]]:
+    """(where, path) of every file of the code that a text names."""
+    texts = ["README.md", "Makefile", "docker-compose.yml", "stack/images/Dockerfile", *_sources()]
+    texts += [str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")]
+    folders = "|".join(sorted({part.partition("/")[0] for part in ALLOWED}))
+    for text in texts:
+        for path in re.findall(rf"(?<![\w/.-])(?:{folders})/[\w/]+\.(?:py|lua|xml)\b", (ROOT / text).read_text()):
+            yield text, path
+
+
+def test_every_file_that_is_named_is_there() -> None:
+    assert [f"{text}: {path}" for text, path in _named() if not (ROOT / path).is_file()] == []
 
 
 def test_no_two_test_files_have_the_same_name() -> None:
@@ -93,5 +238,5 @@ def test_no_two_test_files_have_the_same_name() -> None:
 def test_every_package_is_installed() -> None:
     """A folder that is not named would only be there where the project is installed in place."""
     named = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
-    there = {str(p.parent.relative_to(ROOT)).replace("/", ".") for top in ALLOWED for p in (ROOT / top).rglob("*.py")}
+    there = {name.rpartition("/")[0].replace("/", ".") for name in _sources() if not name.startswith("bench/")}
     assert named == there

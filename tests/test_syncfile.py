@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.init import looks_secret
-from driftless.cli.spelling import key, shown, slug, value
-from driftless.yamlfile import YamlFile
+from cli.proposal.spelling import key, shown, slug, value
+from connectors.postgres.init import looks_secret
+from driftless.config.yaml import YamlFile
 
 identifiers = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=12)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from connectors.objects import missing_objects
-from connectors.postgres import Postgres
-from connectors.token import emit_marker, insert_sql, may_read, token_of
-from driftless.config import Config
+from connectors.pipeline.objects import missing_objects
+from connectors.pipeline.token import emit_marker, insert_sql, may_read, token_of
+from connectors.postgres.client import Postgres
+from driftless.config.models import Config
 
 pytestmark = pytest.mark.server
 

@@ -7,9 +7,9 @@ import json
 import psycopg
 import pytest
 
+from cli.pages.types_page import PAGE, page
 from driftless.table import Column, Table
 from driftless.types import REFUSED, RULES, refusal, sql_of
-from driftless.types_page import PAGE, page
 
 
 @pytest.mark.parametrize("name", sorted(RULES))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from driftless.errors import NoDocument
-from driftless.registry import first_epoch
+from driftless.facts.epochs import first_epoch
 from driftless.verify.beyond import Beyond
 from driftless.verify.spool import hash_documents
 from driftless.verify.stages import read_source

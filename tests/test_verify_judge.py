@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from driftless.kafka import Offsets
+from driftless.kafka.client import Offsets
 from driftless.verify import judge
 from driftless.verify.boundary import Place, narrow
 from driftless.verify.judge import AHEAD, DIFFERENT, EXTRA, MISSING, STALE, Found, History, zones

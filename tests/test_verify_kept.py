@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from driftless.errors import ConfigError
-from driftless.kafka import Kafka, Offsets
-from driftless.registry import first_epoch
+from driftless.facts.epochs import first_epoch
+from driftless.kafka.client import Kafka, Offsets
 from driftless.verify import kept as kept_module
 from driftless.verify.kept import Kept
 from driftless.verify.report import Report

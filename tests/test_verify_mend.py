@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from driftless.errors import SinkError
-from driftless.kafka import Kafka, Offsets
-from driftless.registry import first_epoch
+from driftless.facts.epochs import first_epoch
+from driftless.kafka.client import Kafka, Offsets
 from driftless.sink import WRITES, Applied, Rejected, Sink
 from driftless.verify.judge import AHEAD, DIFFERENT, EXTRA, MISSING
 from driftless.verify.mend import mend
@@ -27,7 +27,7 @@ ENDS = {0: 10, 1: 6}
 
 
 class Log:
-    """A log's records, as jobs/history.py gives them."""
+    """A log's records, as jobs/log/history.py gives them."""
 
     def read(self, begin: Offsets, end: Offsets) -> Iterator[pa.Table]:
         rows = [r for r in ROWS if r[3] in end and begin[r[3]] <= r[1] < end[r[3]]]

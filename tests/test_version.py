@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftless.errors import SourceError
+from driftless.facts.epochs import Epoch, TopicLog, first_epoch
 from driftless.lsn import format_lsn, parse_lsn
-from driftless.registry import Epoch, TopicLog, first_epoch
 from driftless.version import MAX_EPOCH, MAX_OFFSET, make_version, split_version
 
 epochs = st.integers(1, MAX_EPOCH)

@@ -8,13 +8,13 @@ from typing import cast
 
 import pytest
 
-from driftless.quarantine import Held, QuarantineLog
-from driftless.request import Request
-from driftless.views.build import Build
-from jobs.views.asked import AUDIT, DISCARD, DOUBT, FILL, RETRY, Asked
+from driftless.control.quarantine import Held, QuarantineLog
+from driftless.control.request import Request
+from driftless.facts.builds import Build
 from jobs.views.oversized import Oversized
-from jobs.views.sqlite import SqliteRows
-from jobs.views.store import FIRST_ROOT, RowsLost
+from jobs.views.requests import AUDIT, DISCARD, DOUBT, FILL, RETRY, Asked
+from jobs.views.store.contract import FIRST_ROOT, RowsLost
+from jobs.views.store.sqlite import SqliteRows
 from tests.test_views_store import Shop, shop
 
 __all__ = ["shop"]
@@ -116,8 +116,8 @@ def test_what_is_doubted_is_published_whatever_it_is_and_holds_the_frontier_unti
 
 
 def test_an_audit_goes_on_for_as_many_steps_as_it_takes(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.views.asked.ROOTS", 3)
-    monkeypatch.setattr("jobs.views.asked.TOLD", 1)
+    monkeypatch.setattr("jobs.views.requests.ROOTS", 3)
+    monkeypatch.setattr("jobs.views.requests.TOLD", 1)
     shop.apply(*(shop.order(number, "open") for number in range(8)), cut="one")
     shop.drain()
     for number in (2, 6):

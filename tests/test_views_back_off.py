@@ -11,8 +11,8 @@ from driftless.marker import Marker
 from jobs.views import builder as builders
 from jobs.views.builder import Builder
 from jobs.views.cuts import Cut
-from jobs.views.standing import BuildProgress
-from jobs.views.store import RowsLost
+from jobs.views.progress import BuildProgress
+from jobs.views.store.contract import RowsLost
 
 
 @dataclass

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from driftless.version import make_version
 from jobs.views.batch import SETTINGS, rows_of, select
-from jobs.views.sqlite import SqliteRows
+from jobs.views.store.sqlite import SqliteRows
 from tests.compare import parse, same
 from tests.conftest import fresh_database
 from tests.seeds import seeds

@@ -6,16 +6,16 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-from driftless.control import Fact, State
-from driftless.kafka import Topic
-from driftless.registry import first_epoch
+from driftless.facts.builds import Build, builds, is_overtaken, newest_build, newest_number
+from driftless.facts.epochs import first_epoch
+from driftless.facts.state import Fact, State
+from driftless.kafka.client import Topic
 from driftless.table import Column, Table
-from driftless.views.build import Build, builds, is_overtaken, newest_build, newest_number
 from driftless.views.tree import Node, View
-from jobs.keeper import Keeper
-from jobs.leased import Shared
-from jobs.views.standing import frontier_of
-from jobs.views.viewer import Viewer
+from jobs.supervise.keeper import Keeper
+from jobs.supervise.leased import Shared
+from jobs.views.progress import frontier_of
+from jobs.views.view_runner import Viewer
 
 TABLE = Table("public", "orders", (Column("id", "int8"),), ("id",))
 

@@ -11,14 +11,14 @@ import psycopg
 import pytest
 from ruamel.yaml import YAML
 
-from connectors.check import _views
-from connectors.postgres import Postgres, captured_tables
-from connectors.samples import samples
-from driftless.views.declared import ViewConfig
+from connectors.pipeline.check import _views
+from connectors.pipeline.samples import samples
+from connectors.postgres.client import Postgres, captured_tables
+from driftless.config.views import ViewConfig
 from driftless.views.resolve import Source, resolve
 from driftless.views.sql import select
 from driftless.views.tree import View
-from jobs.views.sqlite import SqliteRows
+from jobs.views.store.sqlite import SqliteRows
 from tests.compare import parse, same
 from tests.conftest import fresh_database
 from tests.test_config import GOOD, load_text

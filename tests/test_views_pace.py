@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from driftless.control import Fact, State
-from driftless.lease import Holder
+from driftless.control.lease import Holder
+from driftless.facts.state import Fact, State
 from jobs.views import pace
 from jobs.views.pace import AHEAD, PATIENCE, SLICE, Pace, furthest
 from tests.clock import Clock

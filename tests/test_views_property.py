@@ -17,16 +17,16 @@ from typing import Any
 import psycopg
 import pytest
 
-import jobs.views.sqlite
+import jobs.views.store.sqlite
+from driftless.config.views import ViewConfig
 from driftless.table import Column, Table
-from driftless.views.declared import ViewConfig
 from driftless.views.resolve import Source as Facts
 from driftless.views.resolve import resolve
 from driftless.views.sample import bare, select_one, shown
 from driftless.views.shard import shard_of, split_tables
 from driftless.views.sql import select
 from driftless.views.tree import View
-from jobs.views.sqlite import SqliteRows
+from jobs.views.store.sqlite import SqliteRows
 from tests.compare import parse, same
 from tests.conftest import fresh_database
 from tests.seeds import seeds
@@ -113,7 +113,7 @@ def test_documents_are_what_postgres_says(
     seed: int, database: tuple[str, psycopg.Connection], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No power fails here.
-    monkeypatch.setattr(jobs.views.sqlite, "BEFORE_PUBLISHING", "NORMAL")
+    monkeypatch.setattr(jobs.views.store.sqlite, "BEFORE_PUBLISHING", "NORMAL")
     rng = random.Random(seed)
     case = Maker(rng).case()
     print(f"DRIFTLESS_TEST_SEED={seed}\n{json.dumps(case.view, indent=1)}")

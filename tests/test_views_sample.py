@@ -15,13 +15,13 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from typer.testing import CliRunner
 
-from connectors.places import Action
-from connectors.postgres import Postgres, captured_tables
-from connectors.samples import Sample, samples
-from connectors.views import view_source
+from cli import base, setup
+from connectors.pipeline.places import Action
+from connectors.pipeline.samples import Sample, samples
+from connectors.pipeline.views import view_source
+from connectors.postgres.client import Postgres, captured_tables
 from driftless import exact
-from driftless.cli import base, setup
-from driftless.config import Config
+from driftless.config.models import Config
 from driftless.views.resolve import resolve
 from driftless.views.sample import bare, lacking, select_one, shape
 from tests.conftest import fresh_database

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from driftless.config.views import ViewConfig
 from driftless.errors import SourceUnavailable, SyncError
 from driftless.table import Column, Table
 from driftless.version import make_version
-from driftless.views.declared import ViewConfig
 from driftless.views.resolve import Source, resolve
 from driftless.views.shard import split_tables
 from driftless.views.sql import select
 from driftless.views.tree import View
-from jobs.views.sqlite import SqliteRows
-from jobs.views.store import RowsLost, Slice
+from jobs.views.store.contract import RowsLost, Slice
+from jobs.views.store.sqlite import SqliteRows
 from tests.compare import parse
 from tests.views_mistakes import TABLES, UNIQUE
 from tests.views_reader import crash

@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 import sinks
-from connectors.postgres import Postgres
-from connectors.watched import heed
-from driftless.config import Config
-from driftless.control import UNWATCHED, WATCHED, Fact, State
-from driftless.load import load
-from driftless.status import SourceStatus, status
+from connectors.postgres.client import Postgres
+from connectors.postgres.slot_reader import heed
+from driftless.config.load import load
+from driftless.config.models import Config
+from driftless.control.status import SourceStatus, status
+from driftless.facts.state import UNWATCHED, WATCHED, Fact, State
 
 SYNC = """
 name: shop

@@ -9,12 +9,13 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from driftless.grammar import KEYWORDS
-from driftless.registry import first_epoch
+from driftless.facts.epochs import first_epoch
 from driftless.table import Column, Table
-from driftless.where import POSTGRES, Truth, WhereRefused, parse
-from jobs.decode import writes_sql
-from jobs.where import log_filter
+from driftless.where.ast import Truth
+from driftless.where.clause import POSTGRES, WhereRefused, parse
+from driftless.where.parser import KEYWORDS
+from jobs.decode.documents import writes_sql
+from jobs.decode.where_sql import log_filter
 from tests.conftest import fresh_database
 from tests.seeds import seeds
 from tests.where_cases import COLUMNS, TABLE, Conditions, log

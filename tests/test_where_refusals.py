@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from driftless.generation import define
+from driftless.facts.generation import define
 from driftless.table import Column, Table
-from driftless.where import WhereRefused, parse
+from driftless.where.clause import WhereRefused, parse
 from tests.test_config import GOOD, load_text, problems
 
 TABLE = Table(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.catalogue import columns_said, gone_columns, renamings
-from connectors.relations import ForeignKey
-from connectors.worth import framework_of, is_minor, only_joins, weigh
-from driftless.cli.plurals import plural, singular
-from driftless.control import Fact, State
+from cli.proposal.plurals import plural, singular
+from connectors.postgres.catalogue import columns_said, gone_columns, renamings
+from connectors.postgres.relations import ForeignKey
+from connectors.postgres.worth import framework_of, is_minor, only_joins, weigh
+from driftless.facts.state import Fact, State
 from driftless.table import Column, Table
-from driftless.where import parse
+from driftless.where.clause import parse
 
 
 def table(name: str, *columns: str, key: tuple[str, ...] = ("id",)) -> Table:

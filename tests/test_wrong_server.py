@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from connectors.connect import Connect
-from connectors.postgres import Postgres
+from connectors.debezium.connect import Connect
+from connectors.postgres.client import Postgres
 from driftless.errors import ConfigError, SinkMisconfigured, SinkUnavailable, SyncError
 from driftless.sink import SinkContext
 from sinks import open_sink
@@ -130,7 +130,7 @@ def test_a_store_that_refuses_connections_is_not_waited_for() -> None:
 
 
 def test_a_wrong_password_is_no_outage() -> None:
-    from driftless.address import is_refusal
+    from driftless.config.address import is_refusal
 
     assert is_refusal('FATAL:  password authentication failed for user "u"')
     assert is_refusal('FATAL:  database "x" does not exist')

@@ -10,8 +10,8 @@ from typing import Any
 
 from driftless.version import make_version
 from driftless.views.tree import View
-from jobs.views.sqlite import SqliteRows
-from jobs.views.store import Slice
+from jobs.views.store.contract import Slice
+from jobs.views.store.sqlite import SqliteRows
 from tests.compare import parse, same
 from tests.views_cases import Case, Row, row_of
 from tests.views_source import Change

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import psycopg
 from pyspark.sql import SparkSession
 
-from driftless.where import POSTGRES, parse
-from jobs.where import log_filter
+from driftless.where.clause import POSTGRES, parse
+from jobs.decode.where_sql import log_filter
 from tests.where_cases import COLUMNS, TABLE, create, fill
 
 AT_ONCE = 50

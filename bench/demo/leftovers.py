@@ -13,9 +13,9 @@ from psycopg import sql
 from bench.demo.place import CACHE_KEY, FIRST, LATER, ORDER_INDEX, PIPELINE, SEARCH_INDEX
 from bench.demo.shop import DATABASE, MADE_BY
 from driftless import names
-from driftless.config import KafkaConfig
+from driftless.config.models import KafkaConfig
 from driftless.errors import SourceError
-from driftless.kafka import Kafka
+from driftless.kafka.client import Kafka
 from driftless.sink import SinkContext
 from sinks import open_sink
 from stack import Endpoints, stack_home

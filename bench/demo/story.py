@@ -17,11 +17,11 @@ from bench.demo.screen import Meter, Screen, clock, columns
 from bench.demo.shop import Size
 from bench.demo.writer import CHANGES_A_SECOND, FAVOURITE, Writer
 from driftless import names
-from driftless.config import KafkaConfig
+from driftless.config.models import KafkaConfig
 from driftless.errors import SourceError
-from driftless.kafka import Kafka
+from driftless.kafka.client import Kafka
 from stack import Stack
-from stack.home import file_lock
+from stack.machine.home import file_lock
 
 _LOOK_SECONDS = 2.0
 _BOOTSTRAP_SECONDS = 3.0

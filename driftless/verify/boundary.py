@@ -16,7 +16,7 @@ from math import inf
 
 from confluent_kafka import Message
 
-from driftless.kafka import Kafka, Offsets
+from driftless.kafka.client import Kafka, Offsets
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ import time
 from collections.abc import Sequence
 
 from driftless import names
-from driftless.control import LEASE_SECONDS, Control
+from driftless.control.request import ControlReader, Request, answered, ask, is_running
+from driftless.control.topic import Control
 from driftless.errors import SourceError
-from driftless.request import ControlReader, Request, answered, ask, is_running
+from driftless.facts.state import LEASE_SECONDS
 
 _KEYS = 500
 """Of a request: so many fit into a record."""

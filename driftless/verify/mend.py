@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from driftless.errors import NOT_TAKEN, SinkError, SourceError
-from driftless.kafka import TIMEOUT, Kafka, produce
+from driftless.kafka.client import TIMEOUT, Kafka, produce
 from driftless.sink import WRITES
 from driftless.verify.judge import AHEAD, EXTRA, ROWS
 from driftless.verify.spool import hashes

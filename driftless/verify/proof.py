@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from driftless.errors import NoDocument, SinkUnavailable
-from driftless.kafka import Kafka, Offsets
+from driftless.kafka.client import Kafka, Offsets
 from driftless.verify import boundary, judge
 from driftless.verify.beyond import Beyond
 from driftless.verify.judge import Found

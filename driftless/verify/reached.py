@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from confluent_kafka import TopicPartition
 
 from driftless import names
-from driftless.control import Control, State
+from driftless.control.request import ControlReader, is_running
+from driftless.control.topic import Control
 from driftless.errors import KAFKA_REFUSES, SourceError
-from driftless.kafka import TIMEOUT
+from driftless.facts.state import State
+from driftless.facts.trust import Trust
+from driftless.kafka.client import TIMEOUT
 from driftless.lsn import format_lsn, parse_lsn
 from driftless.marker import Marker
-from driftless.request import ControlReader, is_running
-from driftless.trust import Trust
 from driftless.verify.subject import Target
 
 MARKER_SECONDS = 60.0

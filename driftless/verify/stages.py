@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from driftless.errors import NoDocument
-from driftless.kafka import Kafka, Offsets
+from driftless.kafka.client import Kafka, Offsets
 from driftless.verify.beyond import Beyond
 from driftless.verify.spool import ABSENT, ITEMS, LOG, SOURCE, Spool, hash_documents, hashes, save
 from driftless.verify.steps import Pace, Step

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Step:
-    """Reading one stage, as driftless/progress.py shows it."""
+    """Reading one stage, as cli/output/progress.py shows it."""
 
     follower: str
     total: int = 0

@@ -9,15 +9,15 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from driftless.control import State
 from driftless.errors import SinkMisconfigured
-from driftless.kafka import Offsets
-from driftless.registry import TopicLog
+from driftless.facts.epochs import TopicLog
+from driftless.facts.state import State
+from driftless.kafka.client import Offsets
 from driftless.sink import Sink
 
 
 class Moment(Protocol):
-    """The source at one exact position; see connectors/moment.py."""
+    """The source at one exact position; see connectors/postgres/source_snapshot.py."""
 
     @property
     def lsn(self) -> int: ...
@@ -46,7 +46,7 @@ UNREADABLE = "\0unreadable: "
 
 
 class History(Protocol):
-    """The records of a log as documents; see jobs/history.py."""
+    """The records of a log as documents; see jobs/log/history.py."""
 
     def read(self, begin: Offsets, end: Offsets) -> Iterator[pa.Table]: ...
 

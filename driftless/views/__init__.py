@@ -1,1 +1,1 @@
-"""Views of several tables: how they are declared, what they resolve to, and the SQL that gives their documents."""
+"""Views of several tables: what their declarations resolve to, and the SQL that gives their documents."""

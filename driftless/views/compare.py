@@ -6,8 +6,8 @@ value has several texts (`1 day` and `24:00:00`, `1.0` and `1.00` inside of a js
 
 from __future__ import annotations
 
-from driftless.literals import kind_of
 from driftless.table import Column
+from driftless.where.literals import kind_of
 
 _BY_TEXT = frozenset(
     {"name", "char", "bytea", "inet", "cidr", "macaddr", "macaddr8", "oid", "pg_lsn", "xid8", "tid", "bit"}

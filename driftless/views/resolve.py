@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from driftless.config.views import ManyConfig, OneConfig, Relation, ViewConfig, direction, relations
+from driftless.suggest import did_you_mean
 from driftless.table import Column, Table
 from driftless.types import refusal
 from driftless.views.compare import equality, last_order, order
-from driftless.views.declared import ManyConfig, OneConfig, Relation, ViewConfig, direction, relations
 from driftless.views.tree import Link, Node, Sort, View, read_columns
-from driftless.yamlfile import did_you_mean
 
 Place = tuple[int | str, ...]
 Problem = tuple[Place, str]

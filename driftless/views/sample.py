@@ -13,7 +13,7 @@ from typing import Any
 from driftless.table import Column, quoted, quoted_column
 from driftless.views.sql import Compiled
 from driftless.views.tree import Join, Node, View
-from driftless.where import POSTGRES, parse
+from driftless.where.clause import POSTGRES, parse
 
 CUT = 3
 """Elements of a list that are shown."""

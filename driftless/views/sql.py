@@ -14,7 +14,7 @@ from driftless.table import Column, quoted, quoted_column
 from driftless.types import rule_of, sql_of
 from driftless.views.compare import order
 from driftless.views.tree import Join, Node, Sort, View
-from driftless.where import POSTGRES, parse, text_literal
+from driftless.where.clause import POSTGRES, parse, text_literal
 
 SETTINGS = (
     "set local timezone = 'UTC'; set local datestyle = 'ISO'; set local intervalstyle = 'postgres'; "
@@ -71,7 +71,7 @@ class Compiled:
         columns = [self.view.column(name, key) for key in self.view.tables[name].key]
         values = [sql_of(column, f"{alias}.{quoted_column(column.name)}") for column in columns]
         if len(values) == 1:
-            # As jobs/decode.py has it, where the word NaN of a number keeps its quotes.
+            # As jobs/decode/documents.py has it, where the word NaN of a number keeps its quotes.
             rule = rule_of(columns[0])
             as_json = rule is not None and rule.form in _JSON_FORMS
             return f"{values[0]}::text" if as_json else f"({values[0]} #>> '{{}}')"

@@ -14,7 +14,7 @@ from typing import Any
 
 from driftless.table import Column, Table
 from driftless.views.compare import form, last_order
-from driftless.where import parse
+from driftless.where.clause import parse
 
 
 @dataclass(frozen=True)

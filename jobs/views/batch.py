@@ -12,10 +12,10 @@ from itertools import count
 from driftless.table import Column, Table
 from driftless.views.compare import last_order
 from driftless.views.tree import Join, Node, Sort, View
-from driftless.where import parse
-from jobs.decode import column_of, json_sql, key_sql, member, row_schema, value_sql
-from jobs.sqltext import literal
-from jobs.where import LogDialect
+from driftless.where.clause import parse
+from jobs.decode.documents import column_of, json_sql, key_sql, member, row_schema, value_sql
+from jobs.decode.spark_sql import literal
+from jobs.decode.where_sql import LogDialect
 
 SETTINGS = {"spark.sql.analyzer.maxIterations": "1000"}  # for the session that runs `select`
 

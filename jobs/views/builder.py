@@ -9,19 +9,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from driftless.errors import SourceUnavailable, SyncError
-from driftless.views.build import Build
-from jobs.frontier import Frontier
-from jobs.ground import Ground
-from jobs.leased import Shared, name_jobs, shown
-from jobs.views.asked import Asked
+from driftless.facts.builds import Build
+from jobs.log.frontier import Frontier
+from jobs.log.identity_check import Ground
+from jobs.spark.session import name_jobs
+from jobs.supervise.leased import Shared, shown
 from jobs.views.cuts import Cut, CutReader, cut_text, marker_of
 from jobs.views.oversized import Oversized
 from jobs.views.pace import Pace
+from jobs.views.progress import BuildProgress
 from jobs.views.publish import Publisher
 from jobs.views.reader import Reader, TableLog
-from jobs.views.sqlite import SqliteRows
-from jobs.views.standing import BuildProgress
-from jobs.views.store import RowsLost
+from jobs.views.requests import Asked
+from jobs.views.store.contract import RowsLost
+from jobs.views.store.sqlite import SqliteRows
 
 _log = logging.getLogger(__name__)
 

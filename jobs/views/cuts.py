@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition
 
 from driftless import names
 from driftless.errors import KAFKA_REFUSES, SourceError
-from driftless.kafka import Kafka, Offsets
+from driftless.kafka.client import Kafka, Offsets
 from driftless.marker import Marker
 
 _BACK = 1_000

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from driftless import names
-from driftless.quarantine import QuarantineLog
-from driftless.topics import DOCUMENT_BYTES, MAX_MESSAGE_BYTES
-from driftless.views.build import Build
+from driftless.control.quarantine import QuarantineLog
+from driftless.facts.builds import Build
+from driftless.kafka.topic_settings import DOCUMENT_BYTES, MAX_MESSAGE_BYTES
 from driftless.views.shard import shard_of
 
 _log = logging.getLogger(__name__)

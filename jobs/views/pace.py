@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from driftless.control import State
-from driftless.request import is_running
+from driftless.control.request import is_running
+from driftless.facts.state import State
 
 SLICE = 1_000
 """Documents of large fan-outs in one publication."""

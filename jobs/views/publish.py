@@ -9,9 +9,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from driftless import names
 from driftless.errors import Fenced, SourceError
-from driftless.kafka import TIMEOUT, Kafka, Setting, is_fencing, kafka_error, produce
-from driftless.topics import MAX_MESSAGE_BYTES
-from driftless.views.build import Build
+from driftless.facts.builds import Build
+from driftless.kafka.client import TIMEOUT, Kafka, Setting, is_fencing, kafka_error, produce
+from driftless.kafka.topic_settings import MAX_MESSAGE_BYTES
 
 
 class Publisher:

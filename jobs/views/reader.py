@@ -11,21 +11,22 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from driftless.kafka import Offsets
-from driftless.registry import TopicLog
+from driftless.facts.epochs import TopicLog
+from driftless.kafka.client import Offsets
 from driftless.table import Table
-from jobs.apply import DRIVER_OFFSETS, Head, LogSource
-from jobs.bounded import Bounded
-from jobs.leased import name_jobs
-from jobs.meaning import SPARK_ERRORS
-from jobs.plainlog import PlainLog
-from jobs.plainrows import PlainRows, plain_rows
-from jobs.records import READ_BYTES
-from jobs.rows import FIXED, rows_sql
-from jobs.salvage import first_unread
-from jobs.steps import FEW, planning
+from jobs.decode.arrow_rows import PlainRows, plain_rows
+from jobs.decode.rows import FIXED, rows_sql
+from jobs.log.bulk import Bounded
+from jobs.log.contract import Head
+from jobs.log.row_reader import PlainLog
+from jobs.log.salvage import first_unread
+from jobs.spark.consumer import READ_BYTES
+from jobs.spark.errors import SPARK_ERRORS
+from jobs.spark.projection import FEW, planning
+from jobs.spark.session import name_jobs
+from jobs.spark.source import DRIVER_OFFSETS, LogSource
 from jobs.views.cuts import Cut
-from jobs.views.store import Partition, Row
+from jobs.views.store.contract import Partition, Row
 
 SLICE_OFFSETS = 100_000
 """Offsets of one slice: bounds the memory that a long log, or a long transaction, takes."""

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from driftless.cli import main
-from driftless.lease import Lease
-from jobs.follow import Follow
-from sinks.opensearch import OpenSearchSink
-from sinks.redis import RedisSink
+from cli import main
+from driftless.control.lease import Lease
+from jobs.follow.generation_worker import Follow
+from sinks.opensearch.sink import OpenSearchSink
+from sinks.redis.sink import RedisSink
 
 STEPS = {
     "before its place is made": ("create", "before"),

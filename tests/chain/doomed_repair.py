@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from driftless.cli import main
+from cli import main
 from driftless.verify import proof
 from driftless.verify.subject import Subject
 from tests.chain.doomed import die

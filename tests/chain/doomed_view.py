@@ -8,10 +8,10 @@ from functools import wraps
 from typing import Any
 
 import jobs.views.publish
-from driftless.cli import main
+from cli import main
 from jobs.views.builder import Builder
 from jobs.views.publish import Publisher
-from jobs.views.sqlite import SqliteRows
+from jobs.views.store.sqlite import SqliteRows
 from tests.chain.doomed import die
 
 STEPS: dict[str, tuple[type, str, str]] = {

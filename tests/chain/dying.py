@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 
-from driftless.cli import main
-from jobs import threads
+from cli import main
 from jobs.runner import Runner
-from jobs.views.standing import BuildProgress
+from jobs.threads import background as threads
+from jobs.views.progress import BuildProgress
 
 VALUE = "what is in a row"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 
 import jobs.views.builder
-from driftless.cli import main
+from cli import main
 
 if __name__ == "__main__":
     jobs.views.builder.END_SECONDS = float(sys.argv[1])

@@ -6,10 +6,10 @@ import sys
 import time
 from functools import partial
 
-import sinks._redis_generations
-from driftless.cli import main
+import sinks.redis.generations
+from cli import main
 from driftless.sink import Progress
-from sinks._redis_generations import Generations
+from sinks.redis.generations import Generations
 
 SLICE = 20
 
@@ -20,7 +20,7 @@ def slow_down(seconds: float) -> None:
     def slowly(self: Generations, generation: int, progress: Progress) -> None:
         promote(self, generation, partial(_pause, progress, seconds))
 
-    sinks._redis_generations._PAGE = SLICE
+    sinks.redis.generations._PAGE = SLICE
     Generations.promote = slowly  # type: ignore[method-assign]
 
 

@@ -18,9 +18,9 @@ import psutil
 import psycopg
 import pytest
 
-from jobs.apply import DRIVER_OFFSETS
+from jobs.spark.source import DRIVER_OFFSETS
 from stack import fetch
-from stack.ports import LOOPBACK, choose_ports
+from stack.machine.ports import LOOPBACK, choose_ports
 from tests.chain.conftest import MakePipeline
 from tests.compare import OpenSearch, View
 from tests.machine import Job, until

@@ -12,11 +12,11 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from connectors.postgres import Postgres
+from connectors.postgres.client import Postgres
 from driftless.table import Table
 from driftless.types import refusal, sql_of
-from jobs import plainrows
-from jobs.plainrows import plain_rows
+from jobs.decode import arrow_rows as plainrows
+from jobs.decode.arrow_rows import plain_rows
 from tests.both_ways import Record
 from tests.chain.conftest import MakePipeline
 from tests.compare import View

@@ -13,7 +13,7 @@ import redis
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from driftless.control import LEASE_SECONDS
+from driftless.facts.state import LEASE_SECONDS
 from stack import Stack
 from tests.chain.altered import Altered
 from tests.chain.broken import asleep

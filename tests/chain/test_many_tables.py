@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
-from connectors.connect import Connect
-from driftless.cli import base
+from cli import base
+from connectors.debezium.connect import Connect
 from stack import Endpoints
 from tests.pipeline import Pipeline
 from tests.shapes import musicbrainz

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from driftless.topics import DOCUMENT_BYTES
+from driftless.kafka.topic_settings import DOCUMENT_BYTES
 from tests.chain.conftest import MakePipeline, running
 from tests.compare import View
 from tests.machine import Job, until

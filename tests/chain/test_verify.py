@@ -13,7 +13,7 @@ import psycopg
 import pytest
 import redis
 
-from sinks._redis_names import Names
+from sinks.redis.names import Names
 from tests.chain.conftest import MakePipeline, running
 from tests.chain.corrupt import InCache, InSearch, InTopic
 from tests.compare import OpenSearch, Redis, View

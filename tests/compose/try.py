@@ -24,8 +24,9 @@ from pathlib import Path
 import psutil
 from ruamel.yaml import YAML
 
-from stack import fetch, unpack
-from stack.ports import DEFAULT_PORTS
+from stack import fetch
+from stack.machine import unpack
+from stack.machine.ports import DEFAULT_PORTS
 from tests.compose.engine import MIRROR, SUITE, Tools, engine, run
 
 ROOT = Path(__file__).parent.parent.parent

@@ -1,0 +1,28 @@
+"""What the stores would make of documents, where a column that came or went has left a mapping out of step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from driftless.config.models import Config
+
+
+def notes(config: Config, source: Any) -> list[Any]:
+    """Findings of connectors/pipeline/check.py that stop nothing. Asks the source, and no store."""
+    import sinks
+    from connectors.pipeline.check import Finding
+    from connectors.pipeline.views import view_source
+    from connectors.postgres.client import captured_tables
+    from driftless.views.resolve import resolve
+    from driftless.views.sample import shape
+
+    tables = {name: table for name, table in captured_tables(source, config).items() if table is not None}
+    facts, found = view_source(config, source, tables), []
+    for name, follower in config.followers.items():
+        tree, _ = resolve(follower.view, config.views[follower.view], facts)
+        if tree is None:
+            continue
+        model = sinks.config_model(follower.kind).model_validate(dict(follower.sink))
+        for field, what in model.notes(shape(tree)):
+            found.append(Finding(config.at(("followers", name, follower.kind, field), what), fatal=False))
+    return found

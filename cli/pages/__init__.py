@@ -1,0 +1,1 @@
+"""Pages of docs/ that are made of the code: `make docs` writes them."""

@@ -1,0 +1,212 @@
+"""docs/configuration.md, made of the models of sync.yaml: `make docs` writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import sinks
+from driftless.config.base import Model
+from driftless.config.kafka_security import KafkaSecurity
+from driftless.config.models import (
+    FOLLOWER_FIELDS,
+    Config,
+    ConnectConfig,
+    FollowerConfig,
+    KafkaConfig,
+    SourceConfig,
+    TableConfig,
+)
+from driftless.config.views import ManyConfig, OneConfig, ViewConfig
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "configuration.md"
+
+_HEAD = """# Configuration
+
+Made by `make docs` from the models of `sync.yaml`; do not edit. Every command takes the file with `-f`; `sync.yaml` is
+the default. `driftless init` writes one for a database that exists ([init](init.md)).
+
+The file is checked whole before anything starts. Unknown keys are refused. Every mistake is reported at once, with
+its line:
+
+```
+sync.yaml:7: kafka.bootstap: unknown field; did you mean `bootstrap`?
+sync.yaml:14: followers.product-search.view: there is no view `prduct`; did you mean `product`?
+```
+
+In a value, `${NAME}` is the environment variable `NAME`, `${NAME:-text}` is `text` where it is not set, `${file:PATH}`
+is what is in a file, and `$${` is `${` itself. So no secret needs to stand here. Inside of `{ }` and `[ ]`, a value
+with `{` in it stands in quotes: `{url: "${CACHE_URL}"}`.
+
+| type | is written |
+|---|---|
+| text | `public.products`; in quotes where YAML would take it for something else: `"42"`, `"*"`, `"{id}"` |
+| name | lower-case letters, digits, `_` and `-`, beginning with a letter, at most 48 |
+| duration | a number and a unit: `500ms`, `30s`, `10m`, `1h`, `7d` |
+| list | `[id, title]`, or one `- id` a line |
+| mapping | `{id: id, called: name}`, or one `id: id` a line, indented |
+
+The examples below make one file together.
+"""
+
+
+def page() -> str:
+    """The text of the page."""
+    return "\n".join((_HEAD, *_top(), *_source(), *_kafka(), *_single("connect", ConnectConfig),
+                      *_views(), *_followers(), ""))  # fmt: skip
+
+
+def _top() -> Iterator[str]:
+    yield "## The whole file\n"
+    yield "```yaml\nname: " + _example(Config, "name") + "\n```\n"
+    yield from _table(Config)
+
+
+def _source() -> Iterator[str]:
+    yield "\n## `source`\n"
+    yield f"{SourceConfig.__doc__}\n"
+    yield "```yaml\nsource:"
+    yield from _lines(SourceConfig, "  ", leave_out=("tables",))
+    yield "  tables:\n    public.customers:"
+    yield from _lines(TableConfig, "      ")
+    for table in ("products", "orders", "order_lines", "regions", "phones", "parcels", "tags", "order_tags"):
+        yield f"    public.{table}: {{}}"
+    yield "```\n"
+    yield from _table(SourceConfig)
+    yield "\n### A table of `source.tables`\n"
+    yield f"{TableConfig.__doc__} `{{}}` takes every default.\n"
+    yield from _table(TableConfig)
+
+
+def _kafka() -> Iterator[str]:
+    yield "\n## `kafka`\n"
+    yield f"{KafkaConfig.__doc__}\n"
+    yield "```yaml\nkafka:"
+    yield from _lines(KafkaConfig, "  ", leave_out=("security",))
+    yield "  security:"
+    yield from _lines(KafkaSecurity, "    ")
+    yield "```\n"
+    yield from _table(KafkaConfig)
+    yield "\n### `kafka.security`\n"
+    yield f"{KafkaSecurity.__doc__}\n"
+    yield from _table(KafkaSecurity)
+
+
+def _single(name: str, model: type[Model]) -> Iterator[str]:
+    yield f"\n## `{name}`\n"
+    yield f"{model.__doc__}\n"
+    yield f"```yaml\n{name}:"
+    yield from _lines(model, "  ")
+    yield "```\n"
+    yield from _table(model)
+
+
+def _views() -> Iterator[str]:
+    yield "\n## `views`\n"
+    yield f"{ViewConfig.__doc__} Each has a name of your own.\n"
+    yield "```yaml\nviews:\n  product:"
+    yield from _lines(ViewConfig, "    ", leave_out=_RELATIONS)
+    yield "  customer:\n    root: public.customers"
+    yield f"    columns: {_examples(ViewConfig, 'columns')[1]}"
+    yield "  order:\n    root: public.orders\n    columns: [id, status]\n    one:\n      customer:"
+    yield from _lines(OneConfig, "        ")
+    yield "    many:\n      lines:"
+    yield from _lines(ManyConfig, "        ", leave_out=("references", "through", "to"))
+    yield "      tags:\n        table: public.tags\n        by: order_id\n        references: id"
+    yield "        through: public.order_tags\n        to: tag_id"
+    yield f"    shards: {_example(ViewConfig, 'shards')}\n```\n"
+    yield from _table(ViewConfig)
+    yield "\n### A relation in `one`\n"
+    yield f"{OneConfig.__doc__}\n"
+    yield from _table(OneConfig)
+    yield "\n### A relation in `many`\n"
+    yield f"{ManyConfig.__doc__}\n"
+    yield from _table(ManyConfig)
+
+
+_RELATIONS = ("one", "many", "shards")
+
+
+def _followers() -> Iterator[str]:
+    yield "\n## `followers`\n"
+    yield f"{FollowerConfig.__doc__} Each has a name of your own.\n"
+    yield "```yaml\nfollowers:"
+    for kind in sinks.kinds():
+        yield f"  product-{kind}:"
+        yield from _lines(FollowerConfig, "    ")
+        yield f"    {kind}:"
+        yield from _lines(sinks.config_model(kind), "      ")
+    yield "```\n"
+    yield from _table(FollowerConfig)
+    for kind in sinks.kinds():
+        model = sinks.config_model(kind)
+        yield f"\n### `{kind}` of a follower\n"
+        yield f"{str(model.__doc__).strip()} [What is in it](stores.md#{kind}).\n"
+        yield from _table(model)
+
+
+# -- one model ----------------------------------------------------------------------------------------------------
+
+
+def _fields(model: type[Model]) -> list[str]:
+    if model is FollowerConfig:
+        return list(FOLLOWER_FIELDS)
+    own = [name for name in model.model_fields if name in model.__annotations__]
+    return own + [name for name in model.model_fields if name not in own]
+
+
+def _lines(model: type[Model], indent: str, leave_out: tuple[str, ...] = ()) -> Iterator[str]:
+    for name in _fields(model):
+        if name not in leave_out:
+            yield f"{indent}{name}: {_example(model, name)}"
+
+
+def _table(model: type[Model]) -> Iterator[str]:
+    schema = model.model_json_schema()
+    # That of a model that holds itself is among the definitions.
+    schema = schema["$defs"][model.__name__] if "properties" not in schema else schema
+    yield "| key | type | default | meaning |\n|---|---|---|---|"
+    for name in _fields(model):
+        field = model.model_fields[name]
+        shown = f"[`{name}`](#{name})" if model is Config and name != "name" else f"`{name}`"
+        default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
+        meaning = str(field.description).replace("|", "\\|")
+        yield f"| {shown} | {_type(schema['properties'][name])} | {default} | {meaning} |"
+
+
+def _example(model: type[Model], name: str) -> str:
+    return _examples(model, name)[0]
+
+
+def _examples(model: type[Model], name: str) -> list[str]:
+    examples = model.model_fields[name].examples
+    assert examples, f"{model.__name__}.{name} has no example"
+    return [str(example) for example in examples]
+
+
+def _default(value: object) -> str:
+    if value in (None, (), {}):
+        return "none"
+    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    """A JSON schema in words."""
+    if "anyOf" in schema or "oneOf" in schema:
+        words = [_type(part) for part in schema.get("anyOf") or schema["oneOf"] if part.get("type") != "null"]
+        return " or ".join(dict.fromkeys(words))
+    if "enum" in schema:
+        return " or ".join(f"`{value}`" for value in schema["enum"])
+    words_of = {"integer": "whole number", "number": "number", "array": "list", "string": "text", "boolean": "boolean"}
+    word = str(schema.get("format") or words_of.get(str(schema.get("type")), "mapping"))
+    low, above, high = (schema.get(limit) for limit in ("minimum", "exclusiveMinimum", "maximum"))
+    if low is not None and high is not None:
+        return f"{word}, {low:g} to {high:g}"
+    if high is not None:
+        return f"{word}, more than {above:g}, at most {high:g}"
+    return f"{word}, at least {low:g}" if low is not None else word
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,1 @@
+"""What `init` proposes: names, nested views, and the text of a sync.yaml."""

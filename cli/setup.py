@@ -1,0 +1,283 @@
+"""`check`, `plan` and `apply`: from a configuration to a pipeline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any
+
+import typer
+
+from cli.base import NO, SYNC, YES, File, Json, app, err, out, reach
+from cli.output.notes import notes
+from cli.output.planned import numbered, samples_told, steps_told
+from driftless.config.models import Config
+from driftless.control.status import settled
+from driftless.errors import ConfigError, SinkUnavailable, SourceUnavailable, SyncError
+from driftless.facts.state import State
+from driftless.kafka.client import Kafka
+from driftless.pipeline import load
+
+_STORES_AT_ONCE = 8
+Anew = Annotated[
+    bool,
+    typer.Option("--anew", help="Re-snapshot all tables, also where the source is another server."),
+]
+
+
+def _secret(config: Config, password: object, *, store: bool) -> str | None:
+    """The reference by which the Connect worker finds the password; for the local stack, kept where it can."""
+    if config.connect.password is not None:
+        return f"${{{config.connect.password}}}"
+    if password is None:
+        return None
+    from stack import find_stack
+
+    stack = find_stack(config.connect.url)
+    if stack is None:
+        raise ConfigError(
+            "source.dsn has a password, and connect.password does not say where the Connect worker finds it",
+            hint="it must not be stored in Connect: give a reference to one of the worker's config providers, "
+            "as in `connect: {password: 'file:/etc/connect/shop.properties:password'}`",
+        )
+    if store:
+        stack.write_secret(config.name, str(password))
+    return f"${{dir:{stack.secrets_dir}:{config.name}}}"
+
+
+def _findings(config: Config, places: Any, *, anew: bool = False) -> tuple[list[Any], bool]:
+    from connectors.pipeline.check import check
+
+    findings = check(config, places, anew=anew)
+    tables = places.source.tables({config.table_of(name): () for name in config.followers})
+    findings += [finding for name in config.followers for finding in _store(config, tables, name)]
+    findings += notes(config, places.source)
+    return findings, any(finding.fatal for finding in findings)
+
+
+def _store(config: Config, tables: Mapping[str, Any], name: str, *, rehearse: State | None = None) -> Iterator[Any]:
+    """What is wrong with a follower's store. `rehearse`: also whether it takes what this state does not have in it yet,
+    and whether readers see in it what this state says.
+    """
+    import sinks
+    from connectors.pipeline.check import Finding
+    from driftless.sink import SinkContext
+
+    follower = config.followers[name]
+    table = tables.get(config.table_of(name))
+    if table is None:
+        return
+    at = ("followers", name, follower.kind)
+    try:
+        sink = sinks.open_sink(follower.kind, follower.sink, SinkContext(config.name, name, table.key))
+    except sinks.Unfit as exc:
+        yield Finding(config.at((*at, exc.field), str(exc)))
+        return
+    try:
+        if rehearse is None:
+            sink.check()
+        else:
+            sink.rehearse()
+            yield from _readers(config, name, rehearse, sink.promoted())
+    except SinkUnavailable as exc:
+        if rehearse is None:
+            raise SinkUnavailable(f"followers.{name}: {exc}", hint=exc.hint) from exc
+        yield Finding(config.at(at, told_of(exc)))
+    except SyncError as exc:
+        yield Finding(config.at(at, told_of(exc)))
+    finally:
+        sink.close()
+
+
+def told_of(exc: SyncError) -> str:
+    return f"{exc}{'; ' + exc.hint if exc.hint else ''}"
+
+
+def _readers(config: Config, name: str, state: State, seen: int | None) -> Iterator[Any]:
+    """Where readers do not see the generation that they are said to see, as when somebody has deleted it."""
+    from connectors.pipeline.check import Finding
+
+    live = [int(n) for n, fact in state.under(f"follower/{name}").items() if fact.value.get("live")]
+    if live and seen not in live:
+        shown = "none" if seen is None else f"generation {seen}"
+        what = (
+            f"generation {live[0]} is live, and readers see {shown}: somebody has deleted it, or changed what readers "
+            f"see; `driftless run {name}` fills it again, `driftless rebuild {name}` makes another"
+        )
+        yield Finding(config.at(("followers", name), what), planned=True)
+
+
+def _more(config: Config, places: Any) -> Iterator[Any]:
+    """What would stop `apply` or `run`, and what has stopped them before: after all else is right."""
+    from connectors.pipeline.check import Finding
+    from connectors.pipeline.plan import make_plan
+    from driftless.control.health import follower_problems, view_problems
+    from driftless.control.status import SourceStatus, status
+
+    state = places.control.read() if places.control.exists() else State({})
+    tables = places.source.tables({config.table_of(name): () for name in config.followers})
+    with ThreadPoolExecutor(_STORES_AT_ONCE) as pool:
+        for found in pool.map(lambda name: list(_store(config, tables, name, rehearse=state)), config.followers):
+            yield from found
+    try:
+        secret = _secret(config, places.source.parameters.get("password"), store=False)
+        make_plan(config, places, secret)
+    except SourceUnavailable:
+        raise
+    except SyncError as exc:
+        yield Finding(told_of(exc))
+    if not state.facts:
+        return
+    now = places.control.now()
+    shown = status(config, state, SourceStatus(), now)
+    problems = [p for follower in shown["followers"] for p in follower_problems(state, follower, now)]
+    for view in shown["views"]:
+        if config.views[view["name"]].joined:
+            problems += view_problems(state, view, now, None)
+    # What nobody runs, or was not applied yet, is not in the way: `check` comes before both.
+    for problem in (p for p in problems if not p.do.startswith("run `driftless run") or "failed" in p.what):
+        if problem.do != "run `driftless apply`":
+            yield Finding(str(problem), planned=True)
+
+
+def _log_in_as_spark(config: Config, kafka: Kafka) -> None:
+    """Try the Java client too, which has names of its own for security. It needs a JVM: only where security is set."""
+    from cli.run import spark_jars
+    from jobs.spark.login import log_in, small_jvm
+
+    if config.kafka.security is not None:
+        with small_jvm(spark_jars()) as jvm:
+            log_in(jvm, kafka)
+
+
+@app.command()
+def check(file: File = SYNC, as_json: Json = False) -> None:
+    """Look at everything before it starts: configuration, source, topics, connector, stores. Changes nothing.
+
+    In each store it makes something small under a name that nobody reads, and takes it away again: whether `apply` and
+    `run` may. Exits 1 when something is in the way, or wrong with what runs.
+
+    Example: `driftless check -f sync.yaml`
+    """
+    config = load(file)
+    with reach(config) as places:
+        findings, fatal = _findings(config, places)
+        _log_in_as_spark(config, places.kafka)
+        if not any(finding.fatal and not finding.planned for finding in findings):
+            findings += _more(config, places)
+            fatal = any(finding.fatal for finding in findings)
+    if as_json:
+        print(json.dumps({"ok": not fatal, "findings": [{"fatal": f.fatal, "what": f.what} for f in findings]}))
+    else:
+        for line in dict.fromkeys(map(str, findings)):
+            out.print(line, soft_wrap=True)
+        if not fatal:
+            out.print("everything is ready")
+    raise typer.Exit(NO if fatal else YES)
+
+
+def _plan(config: Config, places: Any, *, store_secret: bool, anew: bool) -> list[Any]:
+    from connectors.pipeline.plan import make_plan
+
+    findings, _ = _findings(config, places, anew=anew)
+    if wrong := [str(finding) for finding in findings if finding.fatal and not finding.planned]:
+        raise ConfigError(*wrong, hint="put these right; `driftless check` looks at them again")
+    secret = _secret(config, places.source.parameters.get("password"), store=store_secret)
+    return make_plan(config, places, secret, anew=anew)
+
+
+@app.command()
+def plan(
+    file: File = SYNC,
+    as_json: Json = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Only what the database needs, for a DBA to run.")] = False,
+    values: Annotated[bool, typer.Option("--values", help="Show documents with the values of a row.")] = False,
+    anew: Anew = False,
+    whole: Annotated[bool, typer.Option("--all", help="List every step, and a document of every view.")] = False,
+) -> None:
+    """Show what `apply` would do, and a document of each view that is followed. Exits 1 when it would do anything.
+
+    A document has the types of its columns in place of their values, which only --values shows. Of many steps of one
+    kind, the first are named; of many documents, the fields.
+
+    Example: `driftless plan`
+
+    What a DBA must run: `driftless plan --sql`
+
+    One row of the source in each view: `driftless plan --values`
+    """
+    from connectors.pipeline.samples import samples
+    from driftless import exact
+
+    config = load(file)
+    with reach(config) as places:
+        actions = _plan(config, places, store_secret=False, anew=anew)
+        followed = {follower.view for follower in config.followers.values()}
+        asked = config.views.keys() if whole or as_json else followed
+        found = {} if sql else samples(config, places.source, asked, values=values)
+        told = [] if sql or as_json else notes(config, places.source)
+    if sql:
+        for action in actions:
+            if action.sql is not None:
+                print(f"{action.sql};")
+    elif as_json:
+        documents = {name: sample.document for name, sample in found.items()}
+        said = {name: sample.note for name, sample in found.items() if sample.note}
+        print(exact.write({**_changes(actions), "samples": documents, "sample_notes": said}))
+    else:
+        for line in steps_told(actions, whole=whole):
+            out.print(f"  {line}", soft_wrap=True)
+        out.print(_counted(actions, "change", "; `driftless apply` makes them"))
+        for note in told:
+            out.print(f"{note}", soft_wrap=True)
+        for line in samples_told(found, whole=whole or values):
+            out.print(line, soft_wrap=True)
+        if alone := len(config.views) - len(config.views.keys() & followed) if not whole else 0:
+            out.print(f"\n{numbered(alone, 'view')} without a follower: --all shows a document of each", soft_wrap=True)
+    raise typer.Exit(NO if actions else YES)
+
+
+def _counted(actions: list[Any], what: str, then: str) -> str:
+    return f"{numbered(len(actions), what)}{then}" if actions else "nothing to change"
+
+
+def _changes(actions: list[Any]) -> dict[str, Any]:
+    fields = ("verb", "what", "detail", "sql")
+    return {"changes": [{key: getattr(action, key) for key in fields} for action in actions]}
+
+
+@app.command()
+def apply(file: File = SYNC, as_json: Json = False, anew: Anew = False) -> None:
+    """Make publication, topics, connector and followers as the configuration says. Again: changes nothing.
+
+    Where changes are missing from the log (a lost slot, a table that left the publication), it has tables read anew.
+
+    Example: `driftless apply`
+
+    After the server was restored, or a standby promoted: `driftless apply --anew`
+    """
+    from connectors.pipeline.places import steps
+    from connectors.postgres.slot_reader import heed
+    from driftless import names
+    from driftless.facts.state import WATCHED
+
+    config = load(file)
+    with reach(config, admin=True) as places:
+        actions = _plan(config, places, store_secret=True, anew=anew)
+        if actions and places.control.exists():  # before the connector may be started again
+            state = places.control.read()
+            places.control.write(heed(places.source, names.slot(config.name), state, watched=False))
+        for some, do in steps(actions):
+            if not as_json:
+                for line in steps_told(some, whole=False):
+                    out.print(f"  {line}", soft_wrap=True)
+            with err.doing() as places.report:
+                do()
+        if actions:
+            begun = settled(places.control.read(), places.control.now())
+            places.control.write({**begun, WATCHED: None})
+    if as_json:
+        print(json.dumps(_changes(actions)))
+    else:
+        out.print(_counted(actions, "change", " made; `driftless run` follows"))

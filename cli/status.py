@@ -1,0 +1,285 @@
+"""`status` and `wait`: where every follower stands."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Group
+from rich.table import Table as Grid
+
+from cli import complete
+from cli.base import NO, SYNC, UNREACHABLE, YES, File, Json, app, out, say, within
+from driftless.config.models import Config
+from driftless.control.health import CHECK, Problem, lines
+from driftless.control.status import SourceStatus, status
+from driftless.control.topic import Control
+from driftless.control.wait import START_SECONDS
+from driftless.errors import ConfigError, SourceUnavailable, SyncError
+from driftless.facts.state import State
+from driftless.kafka.client import Kafka
+from driftless.lsn import format_lsn, parse_lsn
+from driftless.pipeline import chosen, control_of, load
+
+_ANSWER_SECONDS = 5.0
+"""For so long, an answer of one server is waited for: who looks where followers stand must not wait for one that
+sleeps."""
+_SOURCE_SECONDS = 12.0
+"""The same of all that the source, Connect and the topics are asked."""
+
+
+def facts_of(config: Config, control: Control) -> dict[str, Any]:
+    """The facts of `status`. A server that cannot be reached leaves its own part empty, and is one of the problems."""
+    state = control.read()
+    source = within(_SOURCE_SECONDS, lambda: _source(config, control, state))
+    if source is None:
+        silent = Problem("source", f"it does not answer within {_SOURCE_SECONDS:.0f} s", _CHECK_DSN, unreachable=True)
+        source = SourceStatus(troubles=[silent])
+    return status(config, state, source, control.now())
+
+
+_CHECK_DSN = "see whether the server runs, and `source.dsn` leads to it"
+
+
+def _source(config: Config, control: Control, state: State) -> SourceStatus:
+    from connectors.pipeline.token import untrusted
+    from connectors.postgres.catalogue import changes
+    from connectors.postgres.client import Postgres
+    from connectors.postgres.slot_reader import heed
+    from driftless import names
+
+    found = SourceStatus()
+    try:
+        with Postgres(config.source.dsn, patience=_ANSWER_SECONDS) as postgres:
+            slot = postgres.slot(names.slot(config.name))
+            state.take(heed(postgres, names.slot(config.name), state, watched=False))
+            found = SourceStatus(
+                postgres.lsn(), slot.name if slot else None, slot.lag_bytes if slot else None, postgres.clock()
+            )
+            warnings = list(filter(None, [untrusted(postgres, config.name, state)]))
+            found = replace(found, changed=dict(changes(config, postgres, state)), warnings=warnings)
+            return replace(found, troubles=list(source_problems(config, control.kafka, postgres, state)))
+    except SyncError as exc:
+        away = Problem("source", str(exc), exc.hint or _CHECK_DSN, unreachable=isinstance(exc, SourceUnavailable))
+        return replace(found, troubles=[away])
+
+
+def source_problems(config: Config, kafka: Kafka, postgres: Any, state: State) -> Iterator[Problem]:
+    """What is wrong with the log and what brings it: the slot, the topics, the connector."""
+    from connectors.debezium.connect import Connect
+    from connectors.pipeline.guard import connector_trouble, topic_troubles, troubles
+
+    connect = Connect(config.connect.url, patience=_ANSWER_SECONDS)
+    for trouble in (*troubles(config, postgres, connect, state), *topic_troubles(config, kafka, state)):
+        yield Problem("source", trouble.what, trouble.hint)
+    if state.get("pipeline/identity") is None:
+        yield Problem("source", "this pipeline was never applied to the end", "run `driftless apply`")
+        return
+    try:
+        held = connector_trouble(config.name, connect, postgres, kafka)
+    except SyncError as exc:
+        yield Problem("Kafka Connect", str(exc), exc.hint or CHECK, unreachable=isinstance(exc, SourceUnavailable))
+        return
+    if held is not None:
+        yield Problem("connector", held.what, held.hint)
+
+
+@app.command(name="status")
+def status_command(
+    file: File = SYNC,
+    as_json: Json = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Again every second, until Ctrl-C.")] = False,
+) -> None:
+    """Where the source and every follower stand, and what is wrong. Exits 0 when all is well.
+
+    Exits 1 when anything is wrong: a follower that has failed, waits, stands still, holds documents in quarantine, or
+    that nobody runs; a view or the connector likewise; a table that has changed. One that is paused, or being built,
+    is well. Exits 3 when a server cannot be reached.
+
+    Example: `driftless status --watch`
+
+    For a program to read: `driftless status --json`
+    """
+    config = load(file)
+    control = control_of(config)
+    facts = facts_of(config, control)
+    if as_json:
+        print(json.dumps(facts))
+    elif watch:
+        with suppress(KeyboardInterrupt):
+            _watch(config, control, facts)
+        raise typer.Exit(YES)  # whoever watches has seen it, and has ended it
+    else:
+        out.print(_shown(facts), soft_wrap=True)
+    raise typer.Exit(UNREACHABLE if facts["unreachable"] else NO if facts["problems"] else YES)
+
+
+def _watch(config: Config, control: Control, facts: dict[str, Any]) -> NoReturn:
+    """Show the newest facts until Ctrl-C. In a file, a new block stands only where a state or a problem is another."""
+    from rich.live import Live
+
+    if out.is_terminal:
+        with Live(_shown(facts), console=out, auto_refresh=False) as live:
+            while True:
+                time.sleep(1)
+                live.update(_shown(facts_of(config, control)), refresh=True)
+    told: object = None
+    while True:
+        states = [(f["name"], f["state"], f["generation"]) for f in (*facts["followers"], *facts["views"])]
+        problems = [(p["who"], p["what"]) for p in facts["problems"]]
+        if told != (states, problems):
+            told = (states, problems)
+            out.print(_shown(facts), soft_wrap=True)
+        time.sleep(1)
+        facts = facts_of(config, control)
+
+
+def _shown(facts: dict[str, Any]) -> Group:
+    """The table, and below it how far views are, and what is wrong."""
+    told = [_built(view) for view in facts["views"] if "trouble" in view]
+    if before := facts["source"]["unwatched_lsn"]:
+        told.append(
+            f"The connector reconnected to its replication slot before {before} while no `driftless run` was watching. "
+            "If the slot was advanced in between, changes are missing. Run `driftless verify` to check."
+        )
+    told += facts["warnings"]
+    told += lines(Problem(p["who"], p["what"], p["do"], p["since"]) for p in facts["problems"])
+    return Group(_grid(facts, out.width), *told)
+
+
+def _built(view: dict[str, Any]) -> str:
+    """A view of several tables, which somebody builds."""
+    at = f"build {view['generation']} at {view['frontier_lsn'] or '-'}"
+    left = f"{view['lag_records'] or 0:,} records to read, {view['dirty'] or 0:,} documents to publish"
+    left += f", {view['quarantined']:,} quarantined" if view["quarantined"] else ""
+    return f"view {view['name']}: {view['state']}, {at}, {left}"
+
+
+_NUMBERS = ("gen", "lag s", "lag records", "documents", "quarantined")
+_LESS_NEEDED = ("proven", "view", "applied", "lag records", "quarantined", "documents")
+"""Columns that are left out, in this order, where the terminal is too narrow for all: no name is cut. What is in
+quarantine is told below the table, too. The longest name that a follower may have fits into 80 columns.
+"""
+
+
+def _grid(facts: dict[str, Any], width: int) -> Grid:
+    source = facts["source"]
+    title = f"{facts['pipeline']}: source at {source['lsn'] or '(unreachable)'}, slot {source['slot'] or '(none)'}"
+    if source["slot_lag_bytes"] is not None:
+        title += f", {source['slot_lag_bytes'] / 1e6:,.1f} MB behind"
+    headings = ["follower", "view", "state", "gen", "applied", "lag s", "lag records", "documents", "quarantined"]
+    headings.append("proven")
+    rows = [row for follower in facts["followers"] for row in _rows(follower)]
+
+    def needed() -> int:
+        return sum(max(len(row.get(h, "")) for row in ({h: h}, *rows)) + 2 for h in headings) - 2
+
+    for heading in _LESS_NEEDED:
+        if needed() > width:
+            headings.remove(heading)
+    wide = max(needed(), len(title)) if needed() > width else None
+    grid = Grid(title=title, title_justify="left", box=None, pad_edge=False, width=wide)
+    for heading in headings:
+        grid.add_column(heading, justify="right" if heading in _NUMBERS else "left", no_wrap=True, overflow="ignore")
+    for row in rows:
+        grid.add_row(*(row.get(heading, "") for heading in headings))
+    return grid
+
+
+def _rows(follower: dict[str, Any]) -> Iterator[dict[str, str]]:
+    """A follower, and below it the generations that readers do not see."""
+    f = follower
+    yield {
+        "follower": f["name"],
+        "view": f["view"],
+        "state": f["state"],
+        "gen": _cell(f["generation"]),
+        "applied": _cell(f["applied_lsn"]),
+        "lag s": _cell(f["lag_seconds"]),
+        "lag records": _cell(f["lag_records"]),
+        "documents": _cell(f["documents"]),
+        "quarantined": _cell(f["quarantined"]),
+        "proven": _cell(_age(f["proven_at"])),
+    }
+    for g in f["generations"]:
+        if g["n"] != f["generation"]:
+            yield {"state": g["state"], "gen": _cell(g["n"]), "applied": _cell(g["applied_lsn"])}
+
+
+def _cell(value: object) -> str:
+    """As `verify` writes it: thousands apart, seconds to a tenth."""
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _age(at: float | None) -> str | None:
+    """How long ago that was, in one word."""
+    if at is None:
+        return None
+    seconds = max(0.0, time.time() - at)
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"
+
+
+@app.command()
+def wait(
+    follower: Annotated[
+        str | None, typer.Argument(help="The follower; all if none is named.", autocompletion=complete.followers)
+    ] = None,
+    lsn: Annotated[
+        str | None,
+        typer.Option(
+            "--lsn", help="The position, as pg_current_wal_lsn() gives it; all that is committed now if left out."
+        ),
+    ] = None,
+    file: File = SYNC,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait at the most.")] = 30.0,
+    start: Annotated[
+        float, typer.Option("--start", help="Seconds that a run may take to start, of a follower that nobody runs.")
+    ] = START_SECONDS,
+    as_json: Json = False,
+) -> None:
+    """Return when everything up to a source position can be read: read your own writes. Exits 1 when time runs out.
+
+    Exits 1 at once where a follower has failed, is paused, or its log is not whole; after --start where nobody runs it.
+
+    Example: `driftless wait --lsn 0/1A2B3C8 product-search --timeout 10`
+
+    All that is committed now, in every follower: `driftless wait`
+    """
+    from connectors.pipeline.guard import inherited
+    from connectors.pipeline.token import emit_marker
+    from connectors.postgres.client import Postgres
+    from driftless.control.wait import Positions
+
+    config = load(file)
+    try:
+        target = None if lsn is None else parse_lsn(lsn)
+    except ValueError as exc:
+        raise ConfigError(f"--lsn: {exc}", hint="`select pg_current_wal_lsn()` gives one") from None
+    followers = chosen(config, [follower] if follower else [])
+    with Postgres(config.source.dsn) as source, Positions(control_of(config)) as positions:
+        wanted = source.lsn() if target is None else target
+        marker = partial(emit_marker, source, config.name)
+        late = positions.wait(followers, wanted, timeout, marker, start=start, report=say)
+        why = positions.hopeless
+        if not late and (missing := next(inherited(config, source), None)) is not None:
+            late, why = followers, dict.fromkeys(followers, f"{missing.what}; {missing.hint}")
+    if as_json:
+        reasons = {name: why.get(name, f"not yet there after {timeout:g} s") for name in late}
+        print(json.dumps({"lsn": format_lsn(wanted), "late": late, "why": reasons}))
+    elif late:
+        for name, reason in why.items():
+            say(f"{name}: {reason}")
+        if slow := [name for name in late if name not in why]:
+            say(f"not yet there after {timeout:g} s: {', '.join(slow)}")
+    raise typer.Exit(NO if late else YES)

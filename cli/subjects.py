@@ -1,0 +1,167 @@
+"""What `verify` compares, put together from the control topic: followers of the same documents are taken together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from driftless import names
+from driftless.config.models import Config
+from driftless.control.quarantine import QuarantineLog
+from driftless.control.topic import Control
+from driftless.errors import SourceError
+from driftless.facts.builds import Build, build_of
+from driftless.facts.epochs import TopicLog, registered_log, same_topic
+from driftless.facts.generation import Generation, overtaken
+from driftless.facts.state import State
+from driftless.table import Table
+from driftless.types import refusal
+from driftless.verify.builders import Builders
+from driftless.verify.subject import Subject, Target
+from driftless.views.sql import select, with_keys
+from driftless.views.tree import Node, View
+from jobs.decode.documents import writes_sql
+from jobs.follow.apply import SinkSpec
+from jobs.follow.job_spec import make_job
+from jobs.log.history import History
+from jobs.spark.source import LogSource, kafka_options
+from sinks import config_model
+
+Again = Callable[[str, str], None]
+
+
+@dataclass
+class Group:
+    """A view's subject, and those of the tables that it is built from; none where the log is the table's own."""
+
+    subject: Subject
+    tables: list[str] = field(default_factory=list)
+
+
+class Subjects:
+    """`groups`: the views to compare. `tables`: what views of several tables are built from, each of them once."""
+
+    def __init__(
+        self, config: Config, control: Control, state: State, spark: Any, again: Again, seconds: float
+    ) -> None:
+        """`again`: has the rows of a table that fulfil a condition written into its log once more. `seconds`: for which
+        whoever builds a view may take to answer.
+        """
+        self.groups: dict[tuple[object, ...], Group] = {}
+        self.tables: dict[str, Subject] = {}
+        self._config = config
+        self._control = control
+        self._state = state
+        self._spark = spark
+        self._again = again
+        self._seconds = seconds
+        self._quarantine = QuarantineLog(control.kafka, config.name)
+        logs = [log for table in state.under("epochs") if (log := registered_log(state, table)) is not None]
+        # Every topic whose records tell where a transaction ended.
+        self._beside = {names.message_topic(config.name): 1, **{log.topic: log.partitions for log in logs}}
+
+    def add(self, follower: str, generation: Generation, *, live: bool = False) -> None:
+        """Have a follower's generation compared. Raises SourceError where it can never be right.
+
+        `live`: as the one that readers see; where they do not, that is its trouble.
+        """
+        if overtaken(generation, self._state):
+            raise SourceError(
+                f"{follower}: generation {generation.number} is of an older epoch of the log: it holds what is gone",
+                hint="run the follower until its newest generation is live",
+            )
+        job = make_job(self._config, follower, generation, self._state, self._control.kafka)
+        # Not by their SQL: names in it are other ones each time that it is made.
+        shown = (json.dumps(generation.fields), generation.where, generation.table)
+        alike = (job.log.topic, generation.epoch, generation.build, shown)
+        if alike not in self.groups:
+            same_topic(self._control.kafka, job.log)
+            made = self._built if generation.build else self._plain
+            self.groups[alike] = made(generation, job.log, History(self._spark, job.source))
+        target = self._target(follower, generation, job.spec)
+        target.live = live
+        target.look_at_readers()
+        self.groups[alike].subject.targets.append(target)
+
+    def _plain(self, generation: Generation, log: TopicLog, history: History) -> Group:
+        table = generation.table
+        view = _one_table(generation.view, table, generation.fields, generation.where)
+        return Group(
+            Subject(
+                generation.view,
+                "table-log",
+                select(view),
+                log,
+                history,
+                careful=select(view, careful=True),
+                beside=self._beside,
+                overtaken=lambda state: overtaken(generation, state),
+                again=self._read_again(view),
+            )
+        )
+
+    def _built(self, generation: Generation, log: TopicLog, history: History) -> Group:
+        build = build_of(self._state, generation.view, generation.build)
+        assert build is not None
+        for name, table in build.view.tables.items():
+            self._add_table(name, table, build)
+        subject = Subject(
+            generation.view,
+            "view-log",
+            select(build.view),
+            log,
+            history,
+            careful=select(build.view, careful=True),
+            skips=True,
+            overtaken=lambda state: overtaken(generation, state),
+            builders=Builders(self._control, build.view.name, build.number, build.view.shards, self._seconds),
+            quarantined=self._quarantined(names.view_lease(build.view.name), build.number),
+        )
+        return Group(subject, list(build.view.tables))
+
+    def _add_table(self, name: str, table: Table, build: Build) -> None:
+        """The columns of a table that any of the views reads, as a view of their own that nobody follows."""
+        known = self.tables.get(name)
+        if known is not None and known.columns >= {column.name for column in table.columns}:
+            return
+        log = registered_log(self._state, name)
+        if log is None:
+            raise SourceError(f"the table {name} is not captured any more", hint="run `driftless plan`")
+        log = log.upto(build.epochs[name])
+        same_topic(self._control.kafka, log)
+        fields = {column.name: column.name for column in table.columns if refusal(column) is None}
+        parse, shape = writes_sql(table, fields, log, unavailable=names.unavailable(self._config.name))
+        options = kafka_options(self._control.kafka, "verify")
+        history = History(self._spark, LogSource(log.topic, options, tuple(parse), tuple(shape)))
+        view = _one_table(name, table, fields, None)
+        subject = Subject(
+            name,
+            "table-log",
+            select(view),
+            log,
+            history,
+            careful=select(view, careful=True),
+            beside=self._beside,
+            columns=frozenset(fields),
+            again=self._read_again(view),
+        )
+        self.tables[name] = subject
+
+    def _read_again(self, view: View) -> Callable[[Sequence[str]], None]:
+        return lambda keys: self._again(view.root.table, with_keys(view, keys))
+
+    def _target(self, follower: str, generation: Generation, spec: SinkSpec) -> Target:
+        store = config_model(spec.kind).model_validate(dict(spec.config))
+        number = generation.number
+        quarantined = self._quarantined(follower, number)
+        return Target(follower, number, spec.open(), quarantined, keeps_text=store.keeps_text, expires=store.expires)
+
+    def _quarantined(self, name: str, number: int) -> Callable[[], frozenset[str]]:
+        """Asks for the keys in quarantine, of a generation of a follower or of a build of a view."""
+        return lambda: frozenset(entry.key for entry in self._quarantine.read(name, number))
+
+
+def _one_table(name: str, table: Table, fields: dict[str, str], where: str | None) -> View:
+    return View(name, Node("", "root", table.full_name, fields), {table.full_name: table}, where)

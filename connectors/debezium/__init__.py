@@ -1,0 +1,1 @@
+"""Kafka Connect and the Debezium connector in it."""

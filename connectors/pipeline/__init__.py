@@ -1,0 +1,1 @@
+"""What a pipeline has in the source and in Connect: checked, planned, made and watched."""

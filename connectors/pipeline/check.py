@@ -1,0 +1,197 @@
+"""The preflight: everything that must be true of the source, Kafka and Connect, all of it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from connectors.pipeline.guard import connector_trouble, topic_troubles, troubles
+from connectors.pipeline.owners import taken
+from connectors.pipeline.places import Places
+from connectors.pipeline.token import untrusted
+from connectors.pipeline.views import view_source
+from connectors.postgres.catalogue import changes, gone_columns
+from connectors.postgres.client import Postgres, captured_tables
+from connectors.postgres.relations import (
+    column_meetings,
+    meetings,
+    relation_obstacles,
+    table_obstacles,
+    topic_meetings,
+    view_meetings,
+)
+from connectors.postgres.rights import missing_rights
+from driftless import names
+from driftless.config.models import Config
+from driftless.facts.state import State
+from driftless.suggest import did_you_mean
+from driftless.table import Table
+from driftless.types import refusal
+from driftless.views.resolve import resolve
+from driftless.where.clause import Where, parse
+
+OLDEST = 140000
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`fatal`: nothing may start before it is mended; otherwise something to know. `planned`: a plan mends it."""
+
+    what: str
+    fatal: bool = True
+    planned: bool = False
+
+    def __str__(self) -> str:
+        return f"{'error' if self.fatal else 'note'}: {self.what}"
+
+
+def check(config: Config, places: Places, *, anew: bool = False) -> list[Finding]:
+    """What stands in the way, and what an operator should know. Changes nothing.
+
+    `anew`: all tables are to be read anew, so the source may be another server, or have another history.
+    """
+    tables = captured_tables(places.source, config)
+    return [
+        *_server(places.source),
+        *_rights(config, places.source, tables),
+        *_tables(config, places.source, tables),
+        *_views(config, places.source, tables, lambda: _gone(places, tables)),
+        *_log(config, places, anew=anew),
+    ]
+
+
+def _server(source: Postgres) -> Iterator[Finding]:
+    server = source.server()
+    if server.version < OLDEST:
+        yield Finding(f"Postgres {server.version // 10000} is too old: {OLDEST // 10000} or newer is needed")
+    if server.wal_level != "logical":
+        yield Finding(
+            f"wal_level is {server.wal_level}: run `alter system set wal_level = logical` and restart Postgres"
+        )
+
+
+def _rights(config: Config, source: Postgres, tables: dict[str, Table | None]) -> Iterator[Finding]:
+    for right in missing_rights(config, source, tables):
+        yield Finding(f"{right.subject} {right.lacks}: run `{right.statement}`", planned=True)
+
+
+def _tables(config: Config, source: Postgres, tables: dict[str, Table | None]) -> Iterator[Finding]:
+    relations = source.relations()
+    whole: dict[str, Table] = {}
+    found_tables = source.tables(dict.fromkeys(tables, ()))
+    for name, table in tables.items():
+        relation = relations.get(name)
+        if relation is None:
+            what = f"there is no table {name}{did_you_mean(name, relations)}"
+            yield Finding(config.at(("source", "tables", name), what))
+            continue
+        for obstacle in relation_obstacles(relation):
+            yield Finding(f"{name} {obstacle}")
+        found = found_tables.get(name)
+        if table is not None and found is not None:
+            whole[name] = found
+            yield from _columns(config, name, table, found)
+    excluded = {name: config.source.tables[name].exclude for name in whole}
+    for name, reason in (*meetings(whole, relations), *column_meetings(whole, excluded)):
+        yield Finding(f"{name} {reason}")
+
+
+def _columns(config: Config, name: str, table: Table, whole: Table) -> Iterator[Finding]:
+    for obstacle in table_obstacles(whole):
+        yield Finding(f"{name} {obstacle}")
+    for number, column in enumerate(config.source.tables[name].exclude):
+        at = ("source", "tables", name, "exclude", number)
+        if whole.column(column) is None:
+            known = did_you_mean(column, [c.name for c in whole.columns])
+            yield Finding(config.at(at, f"there is no column {column}{known}"))
+        elif column in table.key:
+            yield Finding(config.at(at, f"{column} belongs to the key and cannot be left out"))
+    for column_ in table.columns:
+        reason = refusal(column_)
+        if reason is not None and column_.name not in table.key:
+            yield Finding(f"{name}: the column {column_.name} {reason}; documents leave it out", fatal=False)
+
+
+def _gone(places: Places, tables: dict[str, Table | None]) -> Mapping[tuple[str, str], str]:
+    if not places.control.exists():
+        return {}
+    return gone_columns(places.control.read(), {name: table for name, table in tables.items() if table is not None})
+
+
+def _views(
+    config: Config,
+    source: Postgres,
+    tables: dict[str, Table | None],
+    gone: Callable[[], Mapping[tuple[str, str], str]] = dict,
+) -> Iterator[Finding]:
+    captured = {name: table for name, table in tables.items() if table is not None}
+    facts = view_source(config, source, captured, gone)
+    for name, view in config.views.items():
+        tree, problems = resolve(name, view, facts)
+        for at, what in problems:
+            yield Finding(config.at(at, what))
+        if tree is not None and tree.sorts_text and (encoding := source.encoding()) != "UTF8":
+            yield Finding(config.at(("views", name), f"lists are in the order of UTF8; this database has {encoding}"))
+        table = captured.get(view.root)
+        if table is not None and view.where is not None:
+            yield from _where(config, name, parse(view.where), table, source, gone)
+
+
+def _where(
+    config: Config,
+    name: str,
+    where: Where,
+    table: Table,
+    source: Postgres,
+    gone: Callable[[], Mapping[tuple[str, str], str]],
+) -> Iterator[Finding]:
+    at = ("views", name, "where")
+    excluded = config.source.tables[table.full_name].exclude
+    enums = [column.name for column in table.columns if column.kind == "e" and column.name in where.columns]
+    labels = {column: source.labels(table.full_name, column) for column in enums}
+    refusals = where.refusals(table, excluded=excluded, labels=labels)
+    if any(table.column(column) is None for column in where.columns):
+        refusals = where.refusals(table, excluded=excluded, labels=labels, gone=gone())
+    for problem in refusals:
+        yield Finding(config.at(at, problem))
+    if not refusals and where.orders_text(table) and (encoding := source.encoding()) != "UTF8":
+        yield Finding(config.at(at, f"text has the order of UTF8 in the log; this database has {encoding}"))
+
+
+def _log(config: Config, places: Places, *, anew: bool) -> Iterator[Finding]:
+    existing = places.kafka.topics()
+    for name, reason in topic_meetings(config.name, config.source.tables, existing):
+        yield Finding(f"{name} {reason}")
+    views = [view for view, declared in config.views.items() if declared.joined]
+    for name, reason in view_meetings(config.name, config.source.tables, views):
+        yield Finding(f"{name} {reason}")
+    state = places.control.read() if places.control.topic in existing else State({})
+    for reason in taken(config, places, state, existing):
+        yield Finding(config.at(("name",), reason))
+    if state.get("pipeline/identity") is None:
+        left = [topic for name in config.source.tables if (topic := names.table_topic(config.name, name)) in existing]
+        captures = places.connect.config(names.connector(config.name)) is not None
+        if captures or (left and places.control.topic not in existing):
+            # Epochs and generations would begin at 1 again, below what the stores hold.
+            there = "its connector" if captures else f"the topic {left[0]}"
+            yield Finding(
+                f"the topic {places.control.topic} is gone or empty, and there is {there}: this was applied before; "
+                "take it away as docs/getting-started.md says, or give this one another `name`"
+            )
+        return
+    if said := untrusted(places.source, config.name, state):
+        yield Finding(said, fatal=False)
+    for table, reason in changes(config, places.source, state):
+        yield Finding(f"{table} changed: {reason}; see `driftless plan`", planned=True)
+    held = connector_trouble(config.name, places.connect, places.source, places.kafka)
+    if held is not None:
+        yield Finding(str(held), planned=True)
+    for trouble in troubles(config, places.source, places.connect, state):
+        yield Finding(str(trouble), planned=anew or not trouble.history)
+    publication = names.publication(config.name)
+    for name, how in places.source.carried(publication).items():
+        _, _, part = how.partition(" ")
+        if part and name in config.source.tables:
+            yield Finding(f"the publication {publication} carries only {part} of {name}: it must carry the whole table")
+    for trouble in topic_troubles(config, places.kafka, state):
+        yield Finding(str(trouble), planned=True)

@@ -1,0 +1,271 @@
+"""What `apply` would do, and doing it. Every action is decided from what is found, so a second run finds nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from connectors.debezium.connector import connector_settings, topic_plan
+from connectors.debezium.fetching import fetching
+from connectors.pipeline.capture import plan_capture, plan_removal
+from connectors.pipeline.objects import missing_objects
+from connectors.pipeline.places import Action, Places, bind
+from connectors.pipeline.resnapshot import plan_renewal, remake, stop_by
+from connectors.pipeline.token import plan_token
+from connectors.pipeline.views import plan_builds, plan_views_removal
+from connectors.postgres.catalogue import LEAVING
+from connectors.postgres.client import captured_tables
+from connectors.postgres.rights import missing_rights
+from connectors.postgres.server import Slot
+from driftless import names
+from driftless.config.models import Config
+from driftless.control.begin import begin, begin_first
+from driftless.control.topic import SETTINGS
+from driftless.counted import counted
+from driftless.errors import SourceError
+from driftless.facts.builds import Build
+from driftless.facts.epochs import registered_log
+from driftless.facts.generation import Generation, define, newest, next_number
+from driftless.facts.state import State
+from driftless.kafka.many_topics import create_topics, describe, settings_in_force
+from driftless.table import Table, quoted
+
+START_SECONDS = 120.0
+"""How long `apply` waits for the connector to run: creating the slot waits for every open transaction."""
+
+
+def make_plan(config: Config, places: Places, secret: str | None, *, anew: bool = False) -> list[Action]:
+    """Everything that is not yet as the configuration says, in the order in which it must be done.
+
+    `anew`: all tables are to be read anew, whether that is called for or not.
+    """
+    tables = {name: table for name, table in captured_tables(places.source, config).items() if table is not None}
+    existing = places.kafka.topics()
+    state = places.control.read() if places.control.topic in existing else State({})
+    renewal = plan_renewal(config, places, state, anew=anew)
+    capture = plan_capture(config, places, tables, state, renewed=bool(renewal))
+    building, builds = plan_builds(config, places, tables, state, capture.epochs, renewed=bool(renewal))
+    before, after = plan_token(config.name, places, state)
+    return [
+        *_rights(config, places, tables),
+        *_database(config, places, tables, state),
+        *_topics(config, places, state, existing),
+        *before,
+        *capture.facts,
+        *renewal,
+        *_connector(config, places, secret, tables, renewed=bool(renewal)),
+        # Followers wait for the epoch that a snapshot begins: so that whatever is interrupted, both come about.
+        *building,
+        *_followers(config, places, tables, state, capture.epochs, builds),
+        *capture.snapshots,
+        *plan_views_removal(config, places, state, existing),
+        *plan_removal(config, places, state, existing),
+        *after,
+    ]
+
+
+def _rights(config: Config, places: Places, tables: dict[str, Table]) -> list[Action]:
+    rights = missing_rights(config, places.source, tables)
+    return [
+        Action(
+            "grant",
+            right.subject,
+            f"it {right.lacks}",
+            right.statement,
+            together=places.execute,
+            part=right.statement,
+        )
+        for right in rights
+    ]
+
+
+def _database(config: Config, places: Places, tables: dict[str, Table], state: State) -> list[Action]:
+    actions, execute = [], places.execute
+
+    def add(verb: str, what: str, detail: str, statement: str) -> None:
+        actions.append(Action(verb, what, detail, statement, together=execute, part=statement))
+
+    for name, table in tables.items():
+        if table.needs_full_identity and table.replica_identity != "f":
+            why = ", so that large values an UPDATE did not touch stay in the log"
+        elif table.replica_identity not in ("d", "f"):
+            why = ": as it is, Postgres would refuse its updates, or the log would not hold its key"
+        else:
+            continue
+        statement = f"alter table {quoted(name)} replica identity full"
+        add("change", f"table {name}", f"replica identity full{why}", statement)
+    for verb, what, why, statement in missing_objects(config, places.source, set(tables)):
+        add(verb, what, why, statement)
+    publication = names.publication(config.name)
+    carried, wanted = places.source.publication(publication), {*tables, names.signal_table(config.name)}
+    if carried is None:
+        listed = ", ".join(quoted(name) for name in sorted(wanted))
+        add(
+            "create",
+            f"publication {publication}",
+            counted(len(tables), "table"),
+            f"create publication {publication} for table {listed}",
+        )
+    else:
+        for name in sorted(wanted - carried):
+            add(
+                "change",
+                f"publication {publication}",
+                f"add {name}",
+                f"alter publication {publication} add table {quoted(name)}",
+            )
+        for name in sorted(carried - wanted):
+            statement = f"alter publication {publication} drop table {quoted(name)}"
+            do = bind(_take_out, places, state, name, statement)
+            actions.append(Action("change", f"publication {publication}", f"drop {name}", statement, do))
+    return actions
+
+
+def _take_out(places: Places, state: State, table: str, statement: str) -> None:
+    """A run that was started before must not take it for missing; put back, it is read anew."""
+    known = state.get(f"carried/{table}")
+    if known is not None:
+        places.control.write({f"carried/{table}": {**known, LEAVING: True}})
+    places.admin.execute(statement)
+
+
+def _topics(config: Config, places: Places, state: State, existing: set[str]) -> list[Action]:
+    actions = []
+
+    def create(parts: Sequence[tuple[str, tuple[int, dict[str, str]]]]) -> None:
+        create_topics(places.kafka, config.kafka.replication, dict(parts))
+
+    wanted = {places.control.topic: (1, SETTINGS), **topic_plan(config)}
+    there = describe(places.kafka, wanted.keys() & existing)
+    in_force = settings_in_force(places.kafka, there)
+    registered = {log.topic: log.partitions for table in config.source.tables if (log := registered_log(state, table))}
+    for name, (partitions, settings) in wanted.items():
+        found = there.get(name)
+        if found is None:
+            detail = f"{counted(partitions, 'partition')}, {settings['cleanup.policy']}"
+            part = (name, (partitions, settings))
+            actions.append(Action("create", f"topic {name}", detail, together=create, part=part))
+            continue
+        if found.partitions != partitions == registered.get(name):
+            detail = f"it has {counted(found.partitions, 'partition')}, and {partitions} are registered"
+            do = bind(_make_anew, config, places, name, partitions, settings)
+            actions.append(Action("make anew", f"topic {name}", detail, do=do))
+            continue
+        if found.partitions != partitions:
+            raise SourceError(
+                f"the topic {name} has {counted(found.partitions, 'partition')}, sync.yaml says {partitions}",
+                hint="the count is frozen once the topic is made: versions rest on it. Put the old number back",
+            )
+        actual = in_force[name]
+        wrong = {key: value for key, value in settings.items() if actual.get(key) != value}
+        if wrong:
+            detail = ", ".join(f"{key}={value} (is {actual.get(key)})" for key, value in wrong.items())
+            actions.append(Action("change", f"topic {name}", detail, do=bind(places.kafka.alter_topic, name, wrong)))
+    return actions
+
+
+def _make_anew(config: Config, places: Places, name: str, partitions: int, settings: dict[str, str]) -> None:
+    """Delete a topic and make it again; nobody writes to it meanwhile."""
+    connector = names.connector(config.name)
+    places.connect.stop(connector)
+    stop_by(places, names.slot(config.name), connector)
+    remake(places.kafka, name, partitions, settings)
+    places.connect.resume(connector)
+    places.connect.wait_running(connector, START_SECONDS)
+
+
+def _connector(
+    config: Config, places: Places, secret: str | None, tables: dict[str, Table], *, renewed: bool
+) -> list[Action]:
+    name = names.connector(config.name)
+    wanted = {**connector_settings(config, places.source.parameters, secret, tables), "name": name}
+    actual = places.connect.config(name)
+    wanted |= fetching(places.source, tables.values(), wanted, None if renewed else actual)
+
+    def put() -> None:
+        before = places.source.slot(names.slot(config.name))
+        places.connect.put(name, wanted)
+        resume() if stopped else places.connect.wait_running(name, START_SECONDS)
+        if before is not None and before.active:
+            _await_restart(config, places, before)
+
+    def resume() -> None:
+        places.connect.resume(name)
+        places.connect.wait_running(name, START_SECONDS)
+
+    stopped = renewed or places.connect.state(name)[0] in ("STOPPED", "PAUSED")
+    if actual is None:
+        return [Action("create", f"connector {name}", do=put)]
+    changed = sorted(key for key in {*wanted, *actual} if wanted.get(key) != actual.get(key))
+    if changed:
+        return [Action("change", f"connector {name}", ", ".join(changed), do=put)]
+    if stopped:
+        return [Action("resume", f"connector {name}", do=resume)]
+    if places.connect.state(name)[0] == "FAILED":
+
+        def restart() -> None:
+            places.connect.restart(name)
+            places.connect.wait_running(name, START_SECONDS)
+
+        return [Action("restart", f"connector {name}", places.connect.state(name)[1], do=restart)]
+    return []
+
+
+def _await_restart(config: Config, places: Places, before: Slot) -> None:
+    """Return once the task of the settings before has left the slot: until then it writes messages as they said."""
+    deadline = time.monotonic() + START_SECONDS
+    while (found := places.source.slot(before.name)) is not None and found.reader == before.reader:
+        if time.monotonic() > deadline:
+            raise SourceError(
+                f"the connector did not restart with its new settings within {START_SECONDS:.0f} s",
+                hint=f"restart the Connect worker, or the connector {names.connector(config.name)}, then apply again",
+            )
+        time.sleep(0.2)
+        places.connect.wait_running(names.connector(config.name), START_SECONDS)
+
+
+def _followers(
+    config: Config,
+    places: Places,
+    tables: dict[str, Table],
+    state: State,
+    epochs: dict[str, int],
+    builds: dict[str, Build],
+) -> list[Action]:
+    actions, write = [], places.write
+    for name in config.followers:
+        table, view = tables.get(config.table_of(name)), config.followers[name].view
+        build = builds.get(view)
+        if table is None or (config.views[view].joined and build is None):
+            continue
+        epoch = epochs[table.full_name]
+        wanted = define(config, name, table, number=next_number(state, name), epoch=epoch, build=build)
+        before = newest(state, name)
+        if before is not None and before.is_what(wanted):
+            continue
+        what = f"generation {wanted.number} of the view {wanted.view} in {wanted.kind}"
+        if before is not None:
+            what += f", next to the live one, which it replaces when it is built: {', '.join(_changed(before, wanted))}"
+        if before is None:
+            facts = begin_first(state, name, wanted)
+            actions.append(Action("create", f"follower {name}", what, together=write, part=facts))
+        else:
+            actions.append(Action("rebuild", f"follower {name}", what, do=bind(begin, places.control, name, wanted)))
+    return actions
+
+
+def _changed(old: Generation, new: Generation) -> Iterator[str]:
+    """In what two generations differ, in words."""
+    for what in ("view", "kind", "fields", "where", "sink"):
+        if getattr(old, what) != getattr(new, what):
+            yield f"its {'store' if what == 'sink' else what} changed"
+    before, after = ({c.name: (c.type, c.array) for c in g.table.columns} for g in (old, new))
+    retyped = sorted(name for name in before.keys() & after.keys() if before[name] != after[name])
+    if retyped:
+        yield f"types of {', '.join(retyped)} changed"
+    if (old.table.full_name, old.table.key) != (new.table.full_name, new.table.key):
+        yield "its root or key changed"
+    elif old.build != new.build:
+        yield "its view is rebuilt"
+    elif old.epoch != new.epoch:
+        yield "its table is re-snapshotted"

@@ -1,0 +1,96 @@
+"""Builds of views of several tables: which are wanted, and beginning them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from connectors.pipeline.places import Action, Places, bind
+from connectors.postgres.client import Postgres
+from driftless import names
+from driftless.config.models import Config, milliseconds
+from driftless.errors import CORRECT_THE_FILE, ConfigError
+from driftless.facts.builds import Build, builds, newest_build, progress_key
+from driftless.facts.epochs import another_topic
+from driftless.facts.state import State, history
+from driftless.table import Table
+from driftless.views.resolve import Source, resolve
+
+
+def view_source(
+    config: Config,
+    source: Postgres,
+    tables: Mapping[str, Table],
+    gone: Callable[[], Mapping[tuple[str, str], str]] = dict,
+) -> Source:
+    """What a declaration of a view is resolved against. `gone`: what is said of columns that there were before."""
+    excluded = {name: table.exclude for name, table in config.source.tables.items()}
+    known: dict[str, list[tuple[str, ...]]] = {}
+
+    def unique_keys(table: str) -> list[tuple[str, ...]]:
+        if not known:
+            known.update(source.all_unique_keys())
+        return known.get(table, [])
+
+    return Source(dict(tables), unique_keys, excluded, gone)
+
+
+def plan_builds(
+    config: Config, places: Places, tables: dict[str, Table], state: State, epochs: dict[str, int], *, renewed: bool
+) -> tuple[list[Action], dict[str, Build]]:
+    """What is to be begun, and for each view of several tables the build that its followers are to read."""
+    actions, found = [], dict[str, Build]()
+    source = view_source(config, places.source, tables)
+    for name, view in config.views.items():
+        if not view.joined:
+            continue
+        tree, problems = resolve(name, view, source)
+        if problems:
+            raise ConfigError(*(config.at(at, what) for at, what in problems), hint=CORRECT_THE_FILE)
+        if tree is None:
+            continue  # a table of it is not there, which `check` says
+        before = newest_build(state, name)
+        captured = [config.source.tables[table] for table in tree.tables]
+        wanted = Build(
+            1 if before is None else before.number + 1,
+            tree,
+            {table: epochs[table] for table in tree.tables},
+            config.source.tables[tree.root.table].partitions or config.kafka.partitions,
+            max(milliseconds(table.retention) for table in captured),
+            history=history(state) + renewed,
+        )
+        another = another_topic(places.kafka, before.log) if before is not None and before.log is not None else ""
+        if before is not None and before.is_what(wanted) and not another:
+            found[name] = before
+            continue
+        found[name] = wanted
+        detail = f"build {wanted.number}, of {', '.join(tree.tables)}"
+        if before is not None:
+            detail += f", since its topic {another}" if another else ", next to the one that is there"
+        actions.append(
+            Action("create" if before is None else "rebuild", f"view {name}", detail, do=_begin(config, places, wanted))
+        )
+    return actions, found
+
+
+def _begin(config: Config, places: Places, wanted: Build) -> Callable[[], None]:
+    def begin() -> None:
+        build = wanted.with_topic(places.kafka, config.name)
+        places.control.write({build.key: build.to_json()})
+
+    return begin
+
+
+def plan_views_removal(config: Config, places: Places, state: State, existing: set[str]) -> list[Action]:
+    """Forget views that were taken out of the configuration, with their topics."""
+    actions = []
+    views = {key.rpartition("/")[0] for key in state.under("view")}
+    for name in sorted(name for name in views if name not in config.views or not config.views[name].joined):
+        found = builds(state, name)
+        for number in found:
+            topic = names.view_topic(config.name, name, number)
+            if topic in existing:
+                actions.append(Action("drop", f"topic {topic}", do=bind(places.kafka.delete, topic)))
+        gone = [build.key for build in found.values()]
+        gone += [progress_key(name, n, shard) for n, build in found.items() for shard in range(build.view.shards)]
+        actions.append(Action("forget", f"view {name}", do=bind(places.control.write, dict.fromkeys(gone))))
+    return actions

@@ -1,0 +1,106 @@
+"""What is asked of Postgres' catalogue: the longer statements of connectors/postgres/client.py."""
+
+from __future__ import annotations
+
+from driftless import names
+
+COLUMNS = """
+with recursive step as (
+    select a.attrelid, a.attnum, t.oid, t.typtype, t.typbasetype, a.atttypmod as modifier, t.typtypmod,
+           a.attndims::int as dimensions, t.typndims, t.typelem, t.typinput = 'array_in'::regproc as is_array,
+           false as is_element, false as domains
+    from pg_attribute a join pg_type t on t.oid = a.atttypid
+    where a.attrelid = any(%(oids)s) and a.attnum > 0 and not a.attisdropped
+    union all
+    -- From a domain to what it is made of, from an array to its elements.
+    select s.attrelid, s.attnum, t.oid, t.typtype, t.typbasetype, greatest(s.modifier, s.typtypmod), t.typtypmod,
+           greatest(s.dimensions, s.typndims), t.typndims, t.typelem, t.typinput = 'array_in'::regproc,
+           s.is_array or s.is_element, s.domains or (s.is_element and s.typtype = 'd')
+    from step s join pg_type t on t.oid = case when s.typtype = 'd' then s.typbasetype else s.typelem end
+    where s.typtype = 'd' or s.is_array
+)
+select a.attrelid, a.attname, t.typname, t.typtype::text, s.is_element, s.dimensions, a.attstorage <> 'p',
+       a.attgenerated <> '',
+       case when t.typname = 'bit' then s.modifier when t.typname = 'numeric' and (s.modifier - 4) & 1024 <> 0
+            and s.modifier >= 4 then -1 else 0 end, t.typnamespace <> 'pg_catalog'::regnamespace,
+       t.oid >= 16384 and exists (select from pg_cast c where c.castsource = t.oid and c.casttarget = 'json'::regtype),
+       s.domains, t.typrelid
+from step s
+join pg_type t on t.oid = s.oid
+join pg_attribute a on a.attrelid = s.attrelid and a.attnum = s.attnum
+where s.typtype <> 'd' and not s.is_array
+order by a.attrelid, a.attnum
+"""
+# Under a deferrable key alone, as under none, Postgres would refuse updates once the table is in a publication.
+TABLES = """
+select n.nspname::text, c.relname::text, c.oid,
+       case when c.relreplident = 'd'
+                 and not exists (select from pg_index where indrelid = c.oid and indisprimary and indimmediate) then 'n'
+            else c.relreplident::text end,
+       array(select a.attname::text from pg_index i
+             cross join lateral unnest(i.indkey) with ordinality as k(attnum, position)
+             join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+             where i.indrelid = c.oid and i.indisprimary order by k.position)
+from unnest(%s::text[], %s::text[]) as wanted(schema, name)
+join pg_namespace n on n.nspname = wanted.schema
+join pg_class c on c.relnamespace = n.oid and c.relname = wanted.name and c.relkind = 'r'
+"""
+STORAGE = f"""
+select n.nspname::text, c.relname::text, pg_relation_filenode(c.oid),
+       (select json_object_agg(a.attname, json_build_array(a.xmin::text, a.attnum)) from pg_attribute a
+        where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped),
+       (select t.oid || ' ' || t.xmin from pg_trigger t
+        where t.tgrelid = c.oid and t.tgname = '{names.TRUNCATE_TRIGGER}' and t.tgenabled = 'A'),
+       (select json_object_agg(a.attname, (select json_agg(e.enumlabel order by e.enumsortorder) from pg_enum e
+                                           where e.enumtypid = a.atttypid))
+        from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+             and exists (select from pg_enum e where e.enumtypid = a.atttypid))
+from unnest(%s::text[], %s::text[]) as wanted(schema, name)
+join pg_namespace n on n.nspname = wanted.schema
+join pg_class c on c.relnamespace = n.oid and c.relname = wanted.name
+"""
+RELATIONS = f"""
+select n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text,
+       (select x.extname::text from pg_depend d join pg_extension x on x.oid = d.refobjid
+        where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.refclassid = 'pg_extension'::regclass
+              and d.deptype = 'e' limit 1),
+       c.relispartition, exists (select from pg_inherits i where i.inhparent = c.oid),
+       row_security_active(c.oid), has_schema_privilege(n.oid, 'usage'),
+       array(select a.attname::text from pg_attribute a where a.attrelid = c.oid and a.attnum > 0
+             and not a.attisdropped and not has_column_privilege(c.oid, a.attnum, 'select') order by a.attnum),
+       greatest(c.reltuples, 0)::int8
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema', '{names.SCHEMA}')
+order by 1, 2
+"""
+PARENTS = """
+select n.nspname::text, p.relname::text, array_agg(i.inhrelid::regclass::text order by i.inhseqno, i.inhrelid)
+from pg_inherits i join pg_class p on p.oid = i.inhparent join pg_namespace n on n.oid = p.relnamespace
+where p.relkind = 'r' group by 1, 2
+"""
+# Keys of columns alone, that hold for every row.
+UNIQUE = """
+select n.nspname::text, c.relname::text,
+       array(select a.attname::text from unnest(i.indkey) with ordinality as k(attnum, position)
+             join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+             where k.position <= i.indnkeyatts order by k.position)
+from pg_index i
+join pg_class c on c.oid = i.indrelid
+join pg_namespace n on n.oid = c.relnamespace
+where i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null and n.nspname <> 'pg_catalog'
+order by not i.indisprimary, i.indexrelid
+"""
+_NAMED = """
+array(select a.attname::text from unnest({1}) with ordinality as u(attnum, position)
+      join pg_attribute a on a.attrelid = {0} and a.attnum = u.attnum order by u.position)
+"""
+FOREIGN = f"""
+select n.nspname::text, c.relname::text, {_NAMED.format("f.conrelid", "f.conkey")},
+       m.nspname::text, d.relname::text, {_NAMED.format("f.confrelid", "f.confkey")}
+from pg_constraint f
+join pg_class c on c.oid = f.conrelid join pg_namespace n on n.oid = c.relnamespace
+join pg_class d on d.oid = f.confrelid join pg_namespace m on m.oid = d.relnamespace
+where f.contype = 'f' and f.conparentid = 0
+order by 1, 2, f.conkey, 4, 5
+"""

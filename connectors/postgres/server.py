@@ -1,0 +1,70 @@
+"""What the server says of itself, of a table's file and of a slot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+FILTERS_SINCE = 150000
+"""The version of Postgres since which a publication may leave out rows or columns."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """What the server says of itself. `system_identifier` and `timeline` tell one log history from another."""
+
+    version: int
+    system_identifier: str
+    timeline: int
+    wal_level: str
+    can_replicate: bool
+    database: str
+    role: str
+
+
+@dataclass(frozen=True)
+class Storage:
+    """What tells that a table's rows were rewritten without a change of any row in the log.
+
+    `node`: the file that it is in: another one after TRUNCATE, VACUUM FULL, and ALTER TABLE that rewrites. `columns`:
+    for each the transaction that last changed its definition, which VACUUM FULL does not. `numbers`: of the columns;
+    one that was dropped and made again has another. `labels`: of those that are enums, the values. `trigger`: the one
+    that tells of TRUNCATE, and what last changed it.
+    """
+
+    node: int
+    columns: dict[str, str]
+    numbers: dict[str, int] = field(default_factory=dict)
+    labels: dict[str, list[str]] = field(default_factory=dict)
+    trigger: str = ""
+
+    def rewritten(self, before: Storage) -> bool:
+        """Whether a column that was there before has been changed along with the file."""
+        known = self.columns.keys() & before.columns.keys()
+        return self.node != before.node and any(self.columns[name] != before.columns[name] for name in known)
+
+    def changed(self, before: Storage) -> str:
+        """Why rows may show something else than before, or be gone, and the log does not tell; empty where not."""
+        if self.rewritten(before):
+            return "it was rewritten by ALTER TABLE"
+        numbers = self.numbers.keys() & before.numbers.keys()
+        if anew := sorted(name for name in numbers if self.numbers[name] != before.numbers[name]):
+            return f"{', '.join(anew)} was dropped, or renamed, and made again under its name"
+        labels = self.labels.keys() & before.labels.keys()
+        if renamed := sorted(name for name in labels if set(before.labels[name]) - set(self.labels[name])):
+            return f"values of the enum {', '.join(renamed)} were renamed"
+        if before.trigger and self.trigger != before.trigger and self.node != before.node:
+            return "it may have been truncated while the trigger that tells of that was off"
+        return ""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A replication slot. `confirmed`: the log is safely in Kafka up to it. `reader`: the process that reads it."""
+
+    name: str
+    confirmed: int | None
+    active: bool
+    lag_bytes: int
+    wal_status: str | None
+    invalidated: str = ""
+    reader: int | None = None

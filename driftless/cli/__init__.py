@@ -1,7 +1,0 @@
-"""The command. The only package that puts the domain, the connectors, the jobs and the local stack together."""
-
-# In the order in which --help lists them.
-from driftless.cli import servers, init, setup, run, status, generations, hold, verify, quarantine  # noqa: I001
-from driftless.cli.base import main
-
-__all__ = ["generations", "hold", "init", "main", "quarantine", "run", "servers", "setup", "status", "verify"]

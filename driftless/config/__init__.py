@@ -1,0 +1,1 @@
+"""sync.yaml: its models, and how it is loaded and checked."""

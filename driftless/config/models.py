@@ -1,0 +1,273 @@
+"""sync.yaml: its models. What each key means is said here, and docs/configuration.md is made of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Protocol
+
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJsonSchema
+
+from driftless.config.address import dsn_problem, url_problem
+from driftless.config.base import Model
+from driftless.config.kafka_security import KafkaSecurity
+from driftless.config.views import ViewConfig
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,47}")
+_DURATION = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
+_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_IN_WORDS = re.compile(r"(\d+)\s*(ms|milli|s|m|h|d)[a-z]*", re.IGNORECASE)
+_BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\],@]+):\d{1,5}")
+
+
+def near_name(name: str) -> str:
+    """The name that was probably meant: lower case, `-` for what cannot be in a name."""
+    return re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")
+
+
+def pipeline_name(name: str) -> str:
+    """The name itself, where it can be one; else a ValueError with a text for the operator."""
+    if not _NAME.fullmatch(name):
+        near = near_name(name)
+        meant = f"; did you mean `{near}`?" if _NAME.fullmatch(near) else ""
+        raise ValueError(f"use lower-case letters, digits, `_` and `-`, begin with a letter, at most 48{meant}")
+    return name
+
+
+def _duration(given: object) -> object:
+    if isinstance(given, str) and _DURATION.fullmatch(given):
+        return given
+    meant = ""
+    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+        meant = f"; `{given}` of what: `{given}s`, `{given}m`, `{given}h`, `{given}d`?"
+    elif isinstance(given, str) and (words := _IN_WORDS.fullmatch(given)):
+        unit = words[2].lower()
+        meant = f"; did you mean `{words[1]}{'ms' if unit == 'milli' else unit}`?"
+    elif str(given).startswith("-"):
+        meant = "; it cannot be negative"
+    raise ValueError(f"write a number and a unit: ms, s, m, h or d, as in `7d`{meant}")
+
+
+def milliseconds(duration: str) -> int:
+    """`7d` -> 604800000."""
+    match = _DURATION.fullmatch(duration)
+    if match is None:
+        raise ValueError(f"{duration!r} is not a duration")
+    return int(match[1]) * _UNIT_MS[match[2]]
+
+
+def _dsn(dsn: str) -> str:
+    if problem := dsn_problem(dsn):
+        raise ValueError(problem)
+    return dsn
+
+
+def _brokers(bootstrap: str) -> str:
+    if "://" in bootstrap:
+        raise ValueError("write host:port without a scheme, as in `kafka:9092`; TLS is set in `kafka.security`")
+    for broker in bootstrap.split(","):
+        if not _BROKER.fullmatch(broker.strip()):
+            raise ValueError("write host:port of each broker, separated by commas, as in `kafka-1:9092,kafka-2:9092`")
+    return bootstrap
+
+
+def _http(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise ValueError("must begin with `http://` or `https://` and a host, as in `http://connect:8083`")
+    if problem := url_problem(url, ("http", "https"), "http://connect:8083"):
+        raise ValueError(problem)
+    return url
+
+
+def _setting(value: object) -> object:
+    """YAML's numbers and booleans as the text that the client takes."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+_OURS = (
+    "group.id",
+    "group.instance.id",
+    "transactional.id",
+    "transaction.timeout.ms",
+    "isolation.level",
+    "acks",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.idempotence",
+    "enable.partition.eof",
+    "auto.offset.reset",
+)
+
+
+def _options(options: dict[str, str]) -> dict[str, str]:
+    if "bootstrap.servers" in options:
+        raise ValueError("`bootstrap.servers` is what `kafka.bootstrap` says: leave it out here")
+    if ours := [name for name in _OURS if name in options]:
+        raise ValueError(f"`{ours[0]}` cannot be set: what driftless promises rests on its own value of it")
+    return options
+
+
+Name = Annotated[str, AfterValidator(pipeline_name), WithJsonSchema({"type": "string", "format": "name"})]
+Duration = Annotated[str, BeforeValidator(_duration), WithJsonSchema({"type": "string", "format": "duration"})]
+Setting = Annotated[str, BeforeValidator(_setting)]
+
+
+class TableConfig(Model):
+    """One captured table."""
+
+    exclude: tuple[str, ...] = Field(
+        default=(),
+        description="Columns that never leave the database: they are neither in the log nor in a document.",
+        examples=["[password_hash]"],
+    )
+    partitions: int | None = Field(
+        default=None,
+        ge=1,
+        le=512,
+        description="Partitions of this table's topic. As `kafka.partitions` says if left out. Frozen once made.",
+        examples=["8"],
+    )
+    retention: Duration = Field(
+        default="7d",
+        description="How long the log keeps a delete before it may forget it. A follower that was away for longer "
+        "must be rebuilt.",
+        examples=["14d"],
+    )
+
+
+class SourceConfig(Model):
+    """The Postgres database that is followed."""
+
+    dsn: Annotated[str, AfterValidator(_dsn)] = Field(
+        repr=False,
+        description="Postgres, with a role that has REPLICATION and SELECT, as a URL or as libpq's `key=value` pairs.",
+        examples=["${SHOP_DSN}"],
+    )
+    admin_dsn: Annotated[str, AfterValidator(_dsn)] | None = Field(
+        default=None,
+        repr=False,
+        description="For `driftless apply` alone: a role that owns the tables. Without it, a DBA runs what "
+        "`driftless plan --sql` prints.",
+        examples=["${SHOP_ADMIN_DSN}"],
+    )
+    tables: dict[str, TableConfig] = Field(
+        description='The tables to capture, as schema.table; without a schema, `public`. A part that holds `.` or `"` '
+        "is quoted as in SQL. One compacted topic is made for each.",
+        examples=["{public.customers: {exclude: [password_hash]}, public.products: {}}"],
+    )
+
+
+class KafkaConfig(Model):
+    """The brokers that keep the log."""
+
+    bootstrap: Annotated[str, AfterValidator(_brokers)] = Field(
+        description="host:port of one or more brokers, separated by commas.", examples=["kafka-1:9092,kafka-2:9092"]
+    )
+    partitions: int = Field(
+        default=4, ge=1, le=512, description="Partitions of each table's topic. Frozen once made.", examples=["4"]
+    )
+    replication: int = Field(
+        default=1, ge=1, le=9, description="Copies of each topic that the brokers keep: 3 on a cluster.", examples=["3"]
+    )
+    security: KafkaSecurity | None = Field(
+        default=None,
+        repr=False,
+        description="How clients log in, and what they trust: [below](#kafkasecurity). Without it: no TLS, no login.",
+        examples=["{protocol: SASL_SSL, mechanism: PLAIN, username: shop, password: '${KAFKA_PASSWORD}'}"],
+    )
+    options: Annotated[dict[str, Setting], AfterValidator(_options)] = Field(
+        default_factory=dict,
+        repr=False,
+        description="Settings that tune clients, by librdkafka's names. What Spark's Java client knows too is given to "
+        "it as well, by its own name. Security is not set here.",
+        examples=["{client.id: shop, reconnect.backoff.max.ms: 5000}"],
+    )
+
+
+class ConnectConfig(Model):
+    """Kafka Connect, which runs Debezium."""
+
+    url: Annotated[str, AfterValidator(_http)] = Field(
+        repr=False, description="The REST interface of Kafka Connect.", examples=["http://connect:8083"]
+    )
+    password: str | None = Field(
+        default=None,
+        description="Where the Connect worker finds the DSN's password, as `provider:path:key` of one of its config "
+        "providers: `file:/etc/connect/shop.properties:password`, `env:SHOP_PASSWORD`. The local stack needs none.",
+        examples=["env:SHOP_PASSWORD"],
+    )
+
+
+class FollowerConfig(Model):
+    """Who keeps a copy of a view's documents: the fields below, and one kind of store with its own."""
+
+    view: str = Field(description="The view whose documents it holds.", examples=["product"])
+    keep: Duration = Field(
+        default="1d",
+        description="How long a generation that readers have left is still followed, to go back to with "
+        "`driftless promote`. After that it is dropped.",
+        examples=["7d"],
+    )
+    kind: str = Field(exclude=True)
+    sink: dict[str, Any] = Field(exclude=True, repr=False)
+
+
+class StoreConfig(Model):
+    """A kind of store's part of a follower."""
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Where it writes, so that no two followers write there; empty where that cannot be told."""
+        return ()
+
+    @staticmethod
+    def reaches(place: tuple[str, ...], other: tuple[str, ...]) -> bool:  # noqa: ARG004
+        """Whether what a follower of one place makes may have a name of another one's. Equal places are no matter."""
+        return False
+
+
+class Places(Protocol):
+    """Where in the file something stands."""
+
+    def at(self, location: tuple[int | str, ...], what: str) -> str: ...
+
+
+class Config(Model):
+    """A whole sync.yaml, checked. Values from the environment are in it: never print or store it whole."""
+
+    name: Name = Field(
+        description="Prefix of every topic, slot, publication, index of our own and key made for this pipeline. Never "
+        "change it.",
+        examples=["shop"],
+    )
+    source: SourceConfig = Field(description="The Postgres database that is followed.")
+    kafka: KafkaConfig = Field(description="The brokers that keep the log.")
+    connect: ConnectConfig = Field(description="Kafka Connect, which runs Debezium.")
+    views: dict[Name, ViewConfig] = Field(
+        description="What a document is, by names of your own.", examples=["{product: {root: public.products}}"]
+    )
+    followers: dict[Name, FollowerConfig] = Field(
+        description="Who keeps a copy, by names of your own.",
+        examples=['{product-cache: {view: product, redis: {url: "${CACHE_URL}", key: "product:{id}"}}}'],
+    )
+    _places: Places | None = PrivateAttr(default=None)
+
+    def table_of(self, follower: str) -> str:
+        """The root table, as schema.table, of a follower's view."""
+        return self.views[self.followers[follower].view].root
+
+    def at(self, location: tuple[int | str, ...], what: str) -> str:
+        """`sync.yaml:14: views.order.where: what`: a message about this place of the file it was read from."""
+        if self._places is None:
+            return f"{'.'.join(map(str, location))}: {what}"
+        return self._places.at(location, what)
+
+    def read_from(self, places: Places) -> Config:
+        """The same, which knows where it stands in its file."""
+        self._places = places
+        return self
+
+
+FOLLOWER_FIELDS = ("view", "keep")
+"""What a follower has beside its store."""

@@ -1,0 +1,221 @@
+"""A view as sync.yaml declares it: the root's columns, and relations to any depth.
+
+What can be told from the file alone is checked here; what needs the tables, in driftless/views/resolve.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
+
+from driftless.config.base import Model
+
+
+def _shape(columns: object) -> str:
+    return "mapping" if isinstance(columns, dict) else "list"
+
+
+def _listed(columns: tuple[str, ...]) -> tuple[str, ...]:
+    if columns == ("*",):
+        raise ValueError("to show all columns, leave `columns` out")
+    if not columns:
+        raise ValueError("no column is listed: list some, or leave `columns` out to show all")
+    return _once(columns)
+
+
+def _once(columns: tuple[str, ...]) -> tuple[str, ...]:
+    if twice := [name for name, count in Counter(columns).items() if count > 1]:
+        raise ValueError(f"lists {', '.join(f'`{name}`' for name in twice)} twice")
+    return columns
+
+
+def _renamed(columns: dict[str, str]) -> dict[str, str]:
+    if not columns:
+        raise ValueError("no column is named: name some, or leave `columns` out to show all")
+    return columns
+
+
+def _one_or_several(columns: object) -> object:
+    if isinstance(columns, str):
+        return (columns,)
+    if not (isinstance(columns, list) and columns and all(isinstance(name, str) for name in columns)):
+        raise ValueError("write a column, or a list of several: `customer_id`, `[tenant, customer_id]`")
+    return columns
+
+
+def _sorted_by(columns: tuple[str, ...]) -> tuple[str, ...]:
+    _once(tuple(direction(name)[0] for name in columns))
+    return columns
+
+
+def direction(written: str) -> tuple[str, bool]:
+    """(column, whether the greatest comes first) of an entry of `order_by`."""
+    name, _, word = written.rpartition(" ")
+    return (
+        (name.strip(), word.lower() == "desc") if name.strip() and word.lower() in ("asc", "desc") else (written, False)
+    )
+
+
+Columns = Annotated[
+    Annotated[tuple[str, ...], AfterValidator(_listed), Tag("list")]
+    | Annotated[dict[str, str], AfterValidator(_renamed), Tag("mapping")],
+    Discriminator(_shape),
+]
+KeyColumns = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_one_or_several),
+    AfterValidator(_once),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array"}]}),
+]
+
+
+class _Shown(Model):
+    """What a root and a relation have in common."""
+
+    def fields(self, columns: tuple[str, ...]) -> dict[str, str]:
+        """Name in the document -> column, given the columns that the table has."""
+        given: Columns | None = getattr(self, "columns", None)
+        if given is None:
+            return {name: name for name in columns}
+        if isinstance(given, dict):
+            return dict(given)
+        return {name: name for name in given}
+
+
+class OneConfig(_Shown):
+    """At most one row, shown as an object; `null` where there is none."""
+
+    table: str = Field(description="The table that the row is in.", examples=["public.customers"])
+    by: KeyColumns = Field(
+        description="The column or columns of the row above that hold the key of this table.", examples=["customer_id"]
+    )
+    references: KeyColumns | None = Field(
+        default=None,
+        description="The unique key of this table that `by` holds. The primary key if left out.",
+        examples=["id", "[tenant, number]"],
+    )
+    columns: Columns | None = Field(
+        default=None,
+        description="Columns to show: a list, or a mapping {name in the document: column}. All if left out.",
+        examples=["[name, tier]"],
+    )
+    one: dict[str, OneConfig] = Field(
+        default_factory=dict,
+        description="Rows that this one refers to, by the names that they have in it.",
+        examples=["{region: {table: public.regions, by: region_id}}"],
+    )
+    many: dict[str, ManyConfig] = Field(
+        default_factory=dict,
+        description="Rows that refer to this one, by the names that their lists have in it.",
+        examples=["{phones: {table: public.phones, by: customer_id}}"],
+    )
+
+
+class ManyConfig(_Shown):
+    """All rows that refer to the row above, as a list of objects; `[]` where there are none."""
+
+    table: str = Field(description="The table that the rows are in.", examples=["public.order_lines"])
+    by: KeyColumns = Field(
+        description="The column or columns, of this table or of `through`, that hold the key of the row above.",
+        examples=["order_id"],
+    )
+    references: KeyColumns | None = Field(
+        default=None,
+        description="The unique key of the row above that `by` holds. Its primary key if left out.",
+        examples=["number", "[tenant, number]"],
+    )
+    through: str | None = Field(
+        default=None,
+        description="The table between, where many belong to many. One element of the list for each of its rows.",
+        examples=["public.product_categories"],
+    )
+    to: KeyColumns | None = Field(
+        default=None,
+        description="The column or columns of `through` that hold the primary key of `table`.",
+        examples=["category_id"],
+    )
+    columns: Columns | None = Field(
+        default=None,
+        description="Columns to show: a list, or a mapping {name in the document: column}. All if left out.",
+        examples=["[line, qty, unit_price]"],
+    )
+    order_by: Annotated[tuple[str, ...], AfterValidator(_sorted_by)] = Field(
+        default=(),
+        description="Columns of this table by which the list is in order, each with `desc` behind it for the greatest "
+        "first. Rows that are alike in them, and all if left out, are in the order of their key.",
+        examples=["[line]", "[placed_at desc]"],
+    )
+    one: dict[str, OneConfig] = Field(
+        default_factory=dict,
+        description="Rows that each of these refers to, by the names that they have in it.",
+        examples=["{product: {table: public.products, by: product_id, columns: [title, price]}}"],
+    )
+    many: dict[str, ManyConfig] = Field(
+        default_factory=dict,
+        description="Rows that refer to each of these, by the names that their lists have in it.",
+        examples=["{parcels: {table: public.parcels, by: line_id}}"],
+    )
+
+    @model_validator(mode="after")
+    def _both(self) -> ManyConfig:
+        if (self.through is None) != (self.to is None):
+            has, lacks = ("through", "to") if self.to is None else ("to", "through")
+            raise ValueError(f"has `{has}` without `{lacks}`: many to many takes both")
+        return self
+
+
+class ViewConfig(_Shown):
+    """What a document is: one for each row of `root`."""
+
+    root: str = Field(description="The table that gives one document a row.", examples=["public.products"])
+    columns: Columns | None = Field(
+        default=None,
+        description="Columns to show: a list, or a mapping {name in the document: column}. All if left out.",
+        examples=["[id, title]", "{id: id, called: name}"],
+    )
+    where: str | None = Field(
+        default=None,
+        description="Which rows of the root have a document ([where](where.md)). All if left out.",
+        examples=["stock > 0"],
+    )
+    one: dict[str, OneConfig] = Field(
+        default_factory=dict,
+        description="Rows that the root's row refers to, by the names that they have in the document "
+        "([views](views.md)).",
+        examples=["{customer: {table: public.customers, by: customer_id, columns: [name, tier]}}"],
+    )
+    many: dict[str, ManyConfig] = Field(
+        default_factory=dict,
+        description="Rows that refer to the root's row, by the names that their lists have in the document.",
+        examples=["{lines: {table: public.order_lines, by: order_id, order_by: [line]}}"],
+    )
+    atomic: bool = Field(
+        default=False,
+        description="For a view of one table: never show a state from inside of a transaction. A view of several "
+        "tables never does.",
+        examples=["true"],
+    )
+    shards: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Into how many parts the rows of a view of several tables are split. The documents are the same.",
+        examples=["4"],
+    )
+
+    @property
+    def joined(self) -> bool:
+        """Whether its documents are built into a log of their own: it takes several tables, or whole transactions."""
+        return bool(self.one or self.many or self.atomic)
+
+
+Relation = OneConfig | ManyConfig
+
+
+def relations(above: ViewConfig | Relation) -> Iterable[tuple[str, str, Relation]]:
+    """(`one` or `many`, name, relation) of each relation right below."""
+    yield from (("one", name, relation) for name, relation in above.one.items())
+    yield from (("many", name, relation) for name, relation in above.many.items())

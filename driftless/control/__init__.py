@@ -1,0 +1,1 @@
+"""The control topic, and what programs do through it: leases, requests, status."""

@@ -1,0 +1,112 @@
+"""The quarantine: which documents a store refused, with the reason; a compacted topic that any machine can read.
+
+A record is keyed by follower, generation and document key, so the newest word on a document holds, and a tombstone
+takes it out. It names the version that was refused, never the row: the table's topic has that, and keeps the newest.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import isfinite
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from driftless import names
+from driftless.errors import NOT_TAKEN, SourceError
+from driftless.kafka.client import TIMEOUT, Kafka, kafka_error, produce
+
+SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(32 << 20), "min.cleanable.dirty.ratio": "0.3"}
+
+
+@dataclass(frozen=True)
+class Held:
+    """A document that is held back. `time`: seconds since 1970 at which it was refused, by the runner's clock."""
+
+    follower: str
+    generation: int
+    key: str
+    version: int
+    reason: str
+    time: float
+
+
+class QuarantineLog:
+    """Read and write a pipeline's quarantine topic."""
+
+    def __init__(self, kafka: Kafka, pipeline: str) -> None:
+        self.topic = names.quarantine_topic(pipeline)
+        self._kafka = kafka
+
+    def read(self, follower: str | None = None, generation: int | None = None) -> Iterator[Held]:
+        """What is held now, of one follower or generation or of all, in the order of its last refusal."""
+        found: dict[tuple[str, int, str], Held] = {}
+        if self._kafka.topic(self.topic) is None:
+            return
+        for message in self._kafka.read_to_end(self.topic):
+            place = held_place(message.key())
+            if place is None or follower not in (None, place[0]) or generation not in (None, place[1]):
+                continue
+            value = message.value()
+            held = None if value is None else held_of(place, value)
+            if value is None or held is not None:
+                found.pop(place, None)
+            if held is not None:
+                found[place] = held
+        yield from found.values()
+
+    def write(
+        self, follower: str, generation: int, held: Mapping[str, tuple[int, str]], cleared: Iterable[str] = ()
+    ) -> None:
+        """Hold documents, key -> (version, reason), and let others go. Durable when it returns; may be repeated."""
+        producer = self._kafka.producer(**{"enable.idempotence": True, "message.timeout.ms": int(TIMEOUT * 1000)})
+        errors: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                errors.append(error)
+
+        now = round(time.time(), 3)
+        values: dict[str, bytes | None] = dict.fromkeys(cleared)
+        for key, (version, reason) in held.items():
+            values[key] = json.dumps({"version": version, "reason": reason, "time": now}).encode()
+        try:
+            for key, value in values.items():
+                name = json.dumps([follower, generation, key]).encode()
+                produce(producer, self.topic, name, value, on_delivery=delivered)
+            left = producer.flush(TIMEOUT)
+        except KafkaException as exc:
+            raise kafka_error(exc.args[0], self.topic) from exc
+        if errors:
+            raise kafka_error(errors[0], self.topic)
+        if left:
+            what = f"{self.topic}: Kafka did not take {left} records within {TIMEOUT:.0f} s"
+            raise SourceError(what, hint=NOT_TAKEN)
+
+
+Place = tuple[str, int, str]
+"""Follower, generation, and the document's key."""
+
+
+def held_place(key: bytes | None) -> Place | None:
+    """Which document a record is of; None for a stranger's."""
+    try:
+        follower, generation, name = json.loads(key or b"")
+    except (ValueError, TypeError, RecursionError):
+        return None
+    if isinstance(follower, str) and type(generation) is int and isinstance(name, str):
+        return follower, generation, name
+    return None
+
+
+def held_of(place: Place, value: bytes) -> Held | None:
+    """The document that a record holds back; None for a stranger's."""
+    try:
+        facts = json.loads(value)
+        held = Held(*place, **facts)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    known = type(held.version) is int and isinstance(held.reason, str) and type(held.time) in (int, float)
+    return held if known and isfinite(held.time) else None

@@ -1,0 +1,165 @@
+"""Generations: what each build of a follower is made from, recorded so that it can be followed whatever changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from driftless.config.models import Config, FollowerConfig
+from driftless.facts.builds import Build, has_build, is_overtaken, newest_number
+from driftless.facts.epochs import has_epoch, registered_log
+from driftless.facts.state import State
+from driftless.table import Table
+from driftless.types import refusal
+from driftless.where.clause import parse
+
+_ACCESS = {"url", "ca_certs", "retry_seconds", "request_seconds", "request_bytes", "request_documents", "connections"}
+"""Settings that say how a store is reached, not what it holds: a generation moves with them."""
+
+
+def view_fields(config: Config, view: str, table: Table) -> dict[str, str]:
+    """Name in the document -> column, with what the view leaves open taken from the table as it is now."""
+    return config.views[view].fields(tuple(column.name for column in table.columns if refusal(column) is None))
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One build of a follower. Everything that following it needs but for the store's address and secrets.
+
+    `table`: as it was when the generation was begun, with the columns that it shows. `epoch`: of the table's log, at
+    whose floor it begins. `build`: of a view of several tables, whose topic it follows; 0 where it follows the table's
+    own. `by_itself`: promoted as soon as it is built and checked. `promoted_at`, `retired_at`:
+    seconds since 1970, by the broker's clock, at which readers began and ceased to see it.
+    """
+
+    number: int
+    view: str
+    table: Table
+    kind: str
+    fields: dict[str, str]
+    sink: dict[str, Any]
+    where: str | None
+    fingerprint: str
+    epoch: int = 1
+    build: int = 0
+    by_itself: bool = True
+    promoted_at: float | None = None
+    retired_at: float | None = None
+
+    def to_json(self) -> dict[str, object]:
+        facts = {**asdict(self), "table": self.table.to_json()}
+        del facts["number"]
+        return facts
+
+    @classmethod
+    def from_json(cls, number: int, facts: Mapping[str, Any]) -> Generation:
+        return cls(**{**facts, "number": number, "table": Table.from_json(facts["table"])})
+
+    def is_what(self, wanted: Generation) -> bool:
+        """Whether it holds what another would: built of the same, from the same epoch."""
+        return (self.fingerprint, self.epoch, self.build) == (wanted.fingerprint, wanted.epoch, wanted.build)
+
+    def settings(self, entry: FollowerConfig) -> dict[str, Any]:
+        """The sink's configuration: what this generation was begun with, reached as sync.yaml says now."""
+        return {**self.sink, **{key: value for key, value in entry.sink.items() if key in _ACCESS}}
+
+
+def define(
+    config: Config,
+    follower: str,
+    table: Table,
+    *,
+    number: int = 1,
+    epoch: int = 1,
+    by_itself: bool = True,
+    build: Build | None = None,
+) -> Generation:
+    """The generation that the configuration and the table ask for, from that epoch of the table's log.
+
+    `build`: of its view, where that takes several tables; its documents are then as that makes them.
+    """
+    entry = config.followers[follower]
+    fields = view_fields(config, entry.view, table)
+    where = config.views[entry.view].where
+    shown = {*fields.values(), *table.key, *(parse(where).columns if where else ())}
+    table = replace(table, columns=tuple(column for column in table.columns if column.name in shown))
+    sink = {key: value for key, value in entry.sink.items() if key not in _ACCESS}
+    built_from = {
+        "view": entry.view,
+        "root": table.full_name,
+        "key": list(table.key),
+        "kind": entry.kind,
+        "fields": fields,
+        "types": {column.name: [column.type, column.array] for column in table.columns},
+        "sink": sink,
+        **({"where": where} if where else {}),
+        **({"built": build.view.fingerprint} if build else {}),
+    }
+    digest = hashlib.sha256(json.dumps(built_from, sort_keys=True).encode()).hexdigest()[:16]
+    generation = Generation(
+        number, entry.view, table, entry.kind, fields, sink, where, digest, epoch, by_itself=by_itself
+    )
+    return generation if build is None else replace(generation, build=build.number, epoch=1)
+
+
+def generations(state: State, follower: str) -> dict[int, Generation]:
+    """Every generation of a follower that there is, by number, oldest first."""
+    facts = state.under(f"generation/{follower}")
+    return {n: Generation.from_json(n, facts[str(n)].value) for n in sorted(map(int, facts))}
+
+
+def newest(state: State, follower: str) -> Generation | None:
+    """The generation that was begun last."""
+    known = generations(state, follower)
+    return known[max(known)] if known else None
+
+
+def label(follower: str, number: int) -> str:
+    """What to call a generation before an operator."""
+    return follower if number == 1 else f"{follower} (generation {number})"
+
+
+def registered(generation: Generation, state: State) -> bool:
+    """Whether the epoch that it begins with is there: while a snapshot is being taken, it is not yet."""
+    if generation.build:
+        return has_build(state, generation.view, generation.build)
+    return has_epoch(state, generation.table.full_name, generation.epoch)
+
+
+def overtaken(generation: Generation, state: State) -> bool:
+    """Whether the log of a table has begun anew since: then it still holds rows whose deletion no record tells."""
+    if generation.build:
+        return is_overtaken(state, generation.view, generation.build)
+    log = registered_log(state, generation.table.full_name)
+    return log is not None and generation.epoch < log.newest.number
+
+
+def renewed(generation: Generation, state: State, follower: str) -> Generation:
+    """The same once more, from the newest epoch, or of the newest build of its view."""
+    fresh = replace(generation, number=next_number(state, follower), by_itself=True, promoted_at=None, retired_at=None)
+    if generation.build:
+        return replace(fresh, build=newest_number(state, generation.view))
+    log = registered_log(state, generation.table.full_name)
+    return fresh if log is None else replace(fresh, epoch=log.newest.number)
+
+
+def next_number(state: State, follower: str) -> int:
+    """A number that no generation of this follower ever had: an old one's leftovers must not meet a new one's."""
+    last = state.get(f"last/{follower}") or {"number": 0}
+    return max([int(str(last["number"])), *generations(state, follower)]) + 1
+
+
+def begin_facts(follower: str, generation: Generation) -> dict[str, dict[str, object] | None]:
+    """What to write into the control topic to begin a generation; whoever runs the follower then builds it."""
+    return {
+        f"generation/{follower}/{generation.number}": generation.to_json(),
+        f"last/{follower}": {"number": generation.number},
+    }
+
+
+def end_keys(follower: str, number: int) -> list[str]:
+    """The facts to forget with a generation that has been dropped."""
+    return [f"generation/{follower}/{number}", f"follower/{follower}/{number}"]

@@ -1,0 +1,393 @@
+"""The one door to Kafka outside Spark: topics, offsets, and reading a small topic to its end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ListOffsetsResultInfo,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from driftless.config.kafka_options import java_options
+from driftless.config.kafka_security import java, librdkafka
+from driftless.config.models import KafkaConfig
+from driftless.errors import KAFKA_REFUSES, ConfigError, SourceError, SourceUnavailable
+from driftless.kafka.login import Complaints
+from driftless.kafka.topic_settings import MAX_MESSAGE_BYTES
+
+Offsets = dict[int, int]
+"""Partition -> offset."""
+_EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_STALE_LEADERS = {
+    KafkaError._NOENT,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+}
+"""What brokers answer, after one of them restarted, to a client that knows the leaders of before."""
+Setting = str | int | float | bool
+_TO_END: dict[str, Setting] = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
+"""Of a reader that stops there. The last may be the mark that ends a transaction, for which the client would wait."""
+_WRITER: dict[str, Setting] = {"linger.ms": 0, "acks": "all", "message.max.bytes": MAX_MESSAGE_BYTES}
+TIMEOUT = 15.0
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as the brokers know it. `id` changes when a topic is deleted and made again under its old name."""
+
+    name: str
+    id: str
+    partitions: int
+
+
+class Kafka:
+    """A connection to the brokers. Cheap to keep, safe to share between threads."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._config = config
+        self._lock = threading.Lock()
+        self._complaints = Complaints()
+        self.java_key: str | None = None
+        """The key of `kafka.security` as the Java client can read it, where that is not as it was given."""
+        try:
+            self._admin = self._client()
+        except KafkaException as exc:
+            hint = "correct `kafka` in sync.yaml; librdkafka documents what `options` takes"
+            raise ConfigError(f"kafka: {exc.args[0].str()}", hint=hint) from None
+
+    def settings(self, **more: Setting) -> dict[str, Any]:
+        """librdkafka's settings of this cluster, with the operator's `kafka.options` on top of ours."""
+        base: dict[str, Any] = {"bootstrap.servers": self._config.bootstrap, "socket.timeout.ms": 10_000}
+        told = {"error_cb": self._complaints.hear, "logger": self._complaints.logger}
+        found = {**base, **more, **self._config.options, **librdkafka(self._config.security), **told}
+        if "transaction.timeout.ms" in more:  # the client takes no longer one together with it
+            found["socket.timeout.ms"] = min(int(found["socket.timeout.ms"]), int(more["transaction.timeout.ms"]))
+        return found
+
+    @property
+    def secured(self) -> bool:
+        """Whether there is something to log in with, or to trust."""
+        return self._config.security is not None
+
+    def java_settings(self) -> dict[str, str]:
+        """The Java client's properties of this cluster. They hold secrets: never print or log them."""
+        base = {"bootstrap.servers": self._config.bootstrap, **java_options(self._config.options)}
+        found = {**base, **java(self._config.security)}
+        if self.java_key is not None:
+            found |= {"ssl.keystore.key": self.java_key}
+            found.pop("ssl.key.password", None)
+        return found
+
+    def log_in(self, seconds: float = TIMEOUT) -> None:
+        """Connect. Raises SourceMisconfigured where brokers refuse that, and SourceUnavailable where none answers."""
+        deadline = time.monotonic() + seconds
+        with self.asking() as admin:
+            while True:
+                try:
+                    admin.list_topics(timeout=2.0)
+                except KafkaException:
+                    admin.poll(0)
+                    if refused := self._complaints.diagnosis(self._config):
+                        raise refused from None
+                    if time.monotonic() > deadline:
+                        raise
+                else:
+                    return self._complaints.forget()
+
+    def _client(self) -> AdminClient:
+        return AdminClient(self.settings())
+
+    @contextmanager
+    def asking(self) -> Iterator[AdminClient]:
+        """The client, with its exceptions as ours. One that got no answer is not asked again: it keeps the leaders that
+        it knows for minutes, and librdkafka 2.16, beside a broker that slept for a while, may never find it again.
+        """
+        admin = self._admin
+        try:
+            yield admin
+        except KafkaException as exc:
+            error = kafka_error(exc.args[0], self._config.bootstrap)
+            admin.poll(0)  # what the client has complained of meanwhile
+            if isinstance(error, SourceUnavailable):
+                error = self._complaints.refusal(self._config) or error
+            with self._lock:
+                if isinstance(error, SourceUnavailable) and self._admin is admin:
+                    self._admin = self._client()
+            raise error from exc
+
+    def topics(self) -> set[str]:
+        """Names of all topics."""
+        with self.asking() as admin:
+            return set(admin.list_topics(timeout=TIMEOUT).topics)
+
+    def topic(self, name: str) -> Topic | None:
+        """The topic as it is now, or None."""
+        with self.asking() as admin:
+            future = admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT)[name]
+            try:
+                found = future.result()
+            except KafkaException as exc:
+                if exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    return None
+                raise
+            return Topic(name, str(found.topic_id), len(found.partitions))
+
+    def create(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
+        """Create a topic; one that exists already is left as it is."""
+        with self.asking() as admin:
+            topic = NewTopic(name, partitions, self._config.replication, config=dict(settings))
+            try:
+                admin.create_topics([topic], operation_timeout=TIMEOUT)[name].result()
+            except KafkaException as exc:
+                if exc.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+
+    def delete(self, *names: str) -> None:
+        """Delete topics; one that does not exist is no error."""
+        with self.asking() as admin:
+            for future in admin.delete_topics(list(names), operation_timeout=TIMEOUT).values():
+                try:
+                    future.result()
+                except KafkaException as exc:
+                    if exc.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        raise
+
+    def topic_settings(self, name: str) -> dict[str, str]:
+        """Every setting in force for a topic."""
+        with self.asking() as admin:
+            resource = ConfigResource(ResourceType.TOPIC, name)
+            entries = admin.describe_configs([resource], request_timeout=TIMEOUT)[resource].result()
+            return {key: str(entry.value) for key, entry in entries.items()}
+
+    def alter_topic(self, name: str, settings: Mapping[str, str]) -> None:
+        """Set some of a topic's settings; the others stay."""
+        with self.asking() as admin:
+            entries = [
+                ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in settings.items()
+            ]
+            resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+            admin.incremental_alter_configs([resource], request_timeout=TIMEOUT)[resource].result()
+
+    def beginnings(self, topic: str, partitions: int) -> Offsets:
+        """The first offset that each partition still has."""
+        return self.all_beginnings({topic: partitions})[topic]
+
+    def all_beginnings(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
+        """The same of several topics, all in one request."""
+        return self._offsets(topics, _EARLIEST, IsolationLevel.READ_COMMITTED)
+
+    def committed_ends(self, topic: str, partitions: int) -> Offsets:
+        """Where a read_committed reader must stop: nothing before it is still undecided."""
+        return self.all_committed_ends({topic: partitions})[topic]
+
+    def all_committed_ends(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
+        """The same of several topics, all in one request."""
+        return self._offsets(topics, _LATEST, IsolationLevel.READ_COMMITTED)
+
+    def decided_ends(self, topic: str, partitions: int, seconds: float = 60.0) -> Offsets:
+        """Committed ends behind everything that has been written by now; waits so long for transactions to end."""
+        written = self.written_ends({topic: partitions})[topic]
+        deadline = time.monotonic() + seconds
+        while True:
+            ends = self.committed_ends(topic, partitions)
+            if all(ends[p] >= end for p, end in written.items()):
+                return ends
+            if time.monotonic() > deadline:
+                what = f"{topic}: a transaction of Kafka is still open after {seconds:g} s"
+                raise SourceUnavailable(
+                    what, hint="Kafka ends it within a minute if its writer is dead; then try again"
+                )
+            time.sleep(0.02)
+
+    def written_ends(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
+        """Where the brokers have written to, decided or not: topic -> offsets, all in one request."""
+        return self._offsets(topics, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+
+    def leaders(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
+        """The number that each partition's present leader has: it rises with every change of leaders, and restart."""
+        found: dict[str, Offsets] = {topic: {} for topic in topics}
+        for place, answer in self._listed(topics, _LATEST, IsolationLevel.READ_UNCOMMITTED):
+            found[place.topic][place.partition] = -1 if answer.leader_epoch is None else answer.leader_epoch
+        return found
+
+    def cut(self, places: Mapping[tuple[str, int], tuple[int, int]]) -> list[tuple[str, int]]:
+        """Of these partitions, each with the offset that it was read up to and the leader at that time, those that
+        were cut off before there since; also where they have grown past it again.
+        """
+        consumer = self.consumer(**{"enable.partition.eof": True})
+        cut, left = [], set(places)
+        try:
+            consumer.assign([TopicPartition(*place, offset, leader_epoch=e) for place, (offset, e) in places.items()])
+            while left:
+                message = consumer.poll(TIMEOUT)
+                if message is None:
+                    what = f"Kafka did not say within {TIMEOUT:.0f} s whether it has lost records"
+                    raise SourceUnavailable(what)
+                error, place = message.error(), (message.topic(), message.partition())
+                if error is not None and error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
+                    cut.append(place)
+                elif error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    continue  # what may pass
+                left.discard(place)
+        finally:
+            consumer.close()
+        return sorted(place for place in cut if place in places)  # type: ignore[misc]
+
+    def offsets_at(self, topic: str, partitions: int, time: float) -> Offsets:
+        """The first offset of each partition whose record is not older than `time`, in seconds since 1970."""
+        spec = OffsetSpec.for_timestamp(int(time * 1000))
+        ends = self.committed_ends(topic, partitions)
+        found = self._offsets({topic: partitions}, spec, IsolationLevel.READ_COMMITTED, none=OFFSET_END)[topic]
+        return {p: ends[p] if offset == OFFSET_END else offset for p, offset in found.items()}
+
+    def _offsets(
+        self, topics: Mapping[str, int], spec: OffsetSpec, isolation: IsolationLevel, *, none: int | None = None
+    ) -> dict[str, Offsets]:
+        """`none`: what stands for no such offset, where that is an answer."""
+        found: dict[str, Offsets] = {topic: {} for topic in topics}
+        for place, answer in self._listed(topics, spec, isolation):
+            if answer.offset < 0 and answer.offset != none:
+                # A partition without a leader, as while a broker restarts, is answered with -1001 and no error.
+                where = f"{place.topic}/{place.partition}"
+                raise SourceUnavailable(f"Kafka at {self._config.bootstrap} has no offset of {where} for now")
+            found[place.topic][place.partition] = answer.offset
+        return found
+
+    def _listed(
+        self, topics: Mapping[str, int], spec: OffsetSpec, isolation: IsolationLevel
+    ) -> Iterator[tuple[TopicPartition, ListOffsetsResultInfo]]:
+        """The brokers' answer on each partition, all in one request."""
+        wanted = {TopicPartition(topic, p): spec for topic, count in topics.items() for p in range(count)}
+        with self.asking() as admin:
+            futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=TIMEOUT)
+            for place, future in futures.items():
+                yield place, future.result()
+
+    def consumer(self, **settings: Setting) -> Consumer:
+        """A consumer that commits nothing and belongs to no group; assign it by hand."""
+        base: dict[str, Setting] = {
+            "group.id": "driftless",  # required by the client; nothing is committed and no group is joined
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 100,
+            "enable.partition.eof": False,
+        }
+        return Consumer(self.settings(**{**base, **settings}))
+
+    def producer(self, **settings: Setting) -> Producer:
+        return Producer(self.settings(**{**_WRITER, **settings}))
+
+    def fencing_producer(self, id_: str, **settings: Setting) -> Producer:
+        """One for transactions; every older one of the same id is fenced now. Raises KafkaException."""
+        producer = self.producer(**settings, **{"transactional.id": id_})
+        producer.list_topics(timeout=TIMEOUT)  # connects: where none is, the coordinator is asked for after 500 ms
+        producer.init_transactions(TIMEOUT)
+        return producer
+
+    def read_to_end(
+        self, topic: str, *, partitions: int = 1, begin: int | None = None, isolation: str = "read_uncommitted"
+    ) -> Iterator[Message]:
+        """Every record of a topic, from `begin` or its first to the end as it is now; of one key in their order."""
+        first = self.beginnings(topic, partitions) if begin is None else {0: begin}
+        ends = (
+            self.committed_ends(topic, partitions)
+            if isolation == "read_committed"
+            else self.written_ends({topic: partitions})[topic]
+        )
+        yield from self.read_between(topic, first, ends, isolation=isolation)
+
+    def read_between(
+        self, topic: str, begin: Offsets, ends: Offsets, *, isolation: str = "read_committed"
+    ) -> Iterator[Message]:
+        """Every record of [begin, end) of each partition. To read_committed, nothing there may be undecided."""
+        left = {p for p, end in ends.items() if begin[p] < end}
+        if not left:
+            return
+        consumer = self.consumer(**_TO_END, **{"isolation.level": isolation})
+        try:
+            consumer.assign([TopicPartition(topic, p, begin[p]) for p in left])
+            while left:
+                message = consumer.poll(TIMEOUT)
+                if message is None:
+                    raise SourceUnavailable(f"Kafka did not answer within {TIMEOUT:.0f} s while {topic} was read")
+                error, p, offset = message.error(), message.partition(), message.offset()
+                at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+                if error is not None and not at_end:
+                    if error.retriable():
+                        continue
+                    raise SourceError(f"reading {topic}: {error.str()}", hint=KAFKA_REFUSES)
+                assert p is not None
+                assert offset is not None
+                if not at_end and offset < ends[p]:
+                    yield message
+                # The client tells of the end only where a moment passes without a record, which may never come.
+                over = at_end or offset + 1 >= ends[p]
+                if over and p in left:
+                    left.discard(p)
+                    consumer.incremental_unassign([TopicPartition(topic, p)])
+        finally:
+            consumer.close()
+
+
+def produce(producer: Producer, topic: str, key: bytes, value: bytes | None, **more: Any) -> None:
+    """Give a producer one more record; where its queue is full, once there is room."""
+    while True:
+        try:
+            return producer.produce(topic, value, key, **more)
+        except BufferError:
+            producer.poll(1.0)
+
+
+def is_fencing(error: KafkaError) -> bool:
+    """Whether the brokers refuse a producer because another one has taken its transactional id."""
+    return error.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+
+
+def kafka_error(error: KafkaError, bootstrap: str) -> SourceError:
+    """The error that says what to do about a client's error."""
+    unreachable = {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        # What a broker that restarts answers for a while; the client does not call these retriable.
+        *_STALE_LEADERS,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+    if error.retriable() or error.code() in unreachable:
+        hint = "is the broker running, and is kafka.bootstrap right? `driftless up` starts a local one"
+        return SourceUnavailable(f"Kafka at {bootstrap} cannot be reached: {error.str()}", hint=hint)
+    return SourceError(f"Kafka at {bootstrap}: {error.str()}", hint=KAFKA_REFUSES)

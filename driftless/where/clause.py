@@ -1,0 +1,260 @@
+"""`where` of a view: a condition on the root's columns that means the same in Postgres and in Spark.
+
+driftless/where/parser.py reads the text into the small tree of driftless/where/ast.py. What a literal means is in
+driftless/where/literals.py. A dialect (`POSTGRES` here, jobs/decode/where_sql.py for the log in Spark) says how
+columns and literals of each kind are written; the rest is SQL that both understand alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from driftless.suggest import did_you_mean
+from driftless.table import Column, Table, quoted_column
+from driftless.types import refusal
+from driftless.where.ast import Among, Compare, Condition, Is, IsNull, Junction, Like, Name, Not, Test, Truth
+from driftless.where.literals import ORDERED, Kind, Literal, Pattern, Value, compared, kind_of
+
+
+class WhereRefused(ValueError):
+    """What cannot be admitted, each as `column 8: what`."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+class Dialect(Protocol):
+    """How columns and literals are written, so that a comparison has the meaning that it has in Postgres."""
+
+    def column(self, column: Column) -> str:
+        """The column as it is, for IS NULL and as a condition."""
+
+    def operand(self, column: Column, kind: Kind) -> str:
+        """The column as a side of a comparison of this kind."""
+
+    def value(self, kind: Kind, value: Value) -> str:
+        """A literal as the other side."""
+
+    def like(self, column: Column, pattern: Pattern) -> str:
+        """The column LIKE the pattern."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """A condition that is well formed. Whether it fits the table's columns, `refusals` tells."""
+
+    text: str
+    condition: Condition
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return frozenset(name.text for test in _tests(self.condition) for name in _names(test))
+
+    def refusals(
+        self,
+        table: Table,
+        *,
+        excluded: Sequence[str] = (),
+        labels: Mapping[str, Sequence[str]] | None = None,
+        gone: Mapping[tuple[str, str], str] | None = None,
+    ) -> list[str]:
+        """Every mistake that only the catalogue can tell, in the text's order.
+
+        `labels`: those of enum columns. `gone`: (table, column) that there was before -> the end of what is said of it.
+        """
+        found: set[tuple[int, str]] = set()
+        for test in _tests(self.condition):
+            missing = [
+                (name.at, what) for name in _names(test) if (what := _missing(name.text, table, excluded, gone or {}))
+            ]
+            found.update(missing or _misfits(test, table))
+            if not missing:
+                found.update(_labels(test, labels or {}))
+        return [f"{place(self.text, at)}: {what}" for at, what in sorted(found)]
+
+    def sql(self, table: Table, dialect: Dialect) -> str:
+        """The condition for a table that it fits."""
+        return _sql(self.condition, table, dialect)
+
+    def orders_text(self, table: Table) -> bool:
+        """Whether text is compared by its order, which is that of the bytes in the database's encoding."""
+        return any(
+            isinstance(test, Compare)
+            and test.operator not in ("=", "<>")
+            and kind_of(_column(table, test.column)) in ("text", "bpchar")
+            for test in _tests(self.condition)
+        )
+
+
+def parse(text: str) -> Where:
+    """Read a condition; raises WhereRefused with every mistake that can be told without the table."""
+    from driftless.where.parser import read  # its library takes 0.2 s to import, and few commands need it
+
+    condition, problems = read(text)
+    if condition is None or problems:
+        raise WhereRefused(*(f"{place(text, at)}: {what}" for at, what in sorted(set(problems))))
+    return Where(text, condition)
+
+
+def place(text: str, at: int) -> str:
+    """`column 8`, or `line 2, column 8` where there are several lines; both count from 1."""
+    line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    return f"line {line}, column {column}" if "\n" in text.strip() else f"column {column}"
+
+
+def _tests(condition: Condition) -> Iterator[Test]:
+    match condition:
+        case Junction(_, parts):
+            for part in parts:
+                yield from _tests(part)
+        case Is(part) | Not(part):
+            yield from _tests(part)
+        case _:
+            yield condition
+
+
+def _names(test: Test) -> list[Name]:
+    return [test.column, *([test.other] if isinstance(test, Compare) and isinstance(test.other, Name) else [])]
+
+
+def _literals(test: Test) -> tuple[Literal, ...]:
+    match test:
+        case Among(_, values):
+            return values
+        case Compare(_, _, Literal() as literal):
+            return (literal,)
+    return ()
+
+
+def _column(table: Table, name: Name) -> Column:
+    column = table.column(name.text)
+    if column is None:
+        raise ValueError(f"{table.full_name} has no column {name.text}")
+    return column
+
+
+def _missing(name: str, table: Table, excluded: Sequence[str], gone: Mapping[tuple[str, str], str]) -> str | None:
+    """Why the log has no such column; None where it has."""
+    column = table.column(name)
+    if column is not None:
+        reason = refusal(column)
+        return None if reason is None else f"{name} {reason}"
+    if name in excluded:
+        return f"{name} is excluded under source.tables, so the log does not have it"
+    if (table.full_name, name) in gone:
+        return f"{table.full_name} has no column {name}{gone[table.full_name, name]}"
+    known = [other.name for other in table.columns]
+    folded = [other for other in known if other.lower() == name.lower()]
+    if folded:
+        return f'{table.full_name} has no column {name}; did you mean `"{folded[0]}"`, in quotes?'
+    return f"{table.full_name} has no column {name}{did_you_mean(name, known)}"
+
+
+def _misfits(test: Test, table: Table) -> Iterator[tuple[int, str]]:
+    """Where the operator or a literal does not fit the column's type."""
+    name = test.column
+    column = _column(table, name)
+    kind, called = kind_of(column), _called(column)
+    match test:
+        case IsNull():
+            if column.array and column.type == "numeric":
+                yield name.at, f"{called}: one that holds a NaN is null in the log"
+        case Truth():
+            if kind != "bool":
+                yield name.at, f"{called}, no condition by itself: compare it, or write IS NOT NULL"
+        case Like():
+            if kind != "text":
+                yield name.at, f"{called}, and LIKE is for text and varchar"
+        case _ if kind is None:
+            yield name.at, f"{called}, which can only be tested with IS NULL and IS NOT NULL"
+        case Among() if column.type == "float4":
+            yield name.at, f"{called}, to which IN rounds its literals and = does not: write it with >= and <="
+        case Compare(_, operator, _) if operator not in ("=", "<>") and kind not in ORDERED:
+            yield name.at, f"{called}, which has no order in the log: there is = and <> and IN, but no {operator}"
+        case Compare(_, _, Name() as name_of_other):
+            other = _column(table, name_of_other)
+            if kind_of(other) != kind or (kind == "enum" and other.type != column.type):
+                yield name_of_other.at, f"{called} and {_called(other)}: only columns of one kind can be compared"
+        case _:
+            for literal in _literals(test):
+                try:
+                    compared(column, [literal])
+                except ValueError as exc:
+                    yield literal.at, f"{called}, {exc}"
+
+
+def _called(column: Column) -> str:
+    return f"{column.name} is {column.type}{'[]' if column.array else ''}"
+
+
+def _labels(test: Test, labels: Mapping[str, Sequence[str]]) -> Iterator[tuple[int, str]]:
+    """Literals that an enum column can never equal."""
+    known = labels.get(test.column.text)
+    if known is None:
+        return
+    for literal in _literals(test):
+        if literal.form == "string" and literal.text not in known:
+            yield literal.at, f"{test.column.text} has no such value{did_you_mean(literal.text, known)}"
+
+
+def _sql(condition: Condition, table: Table, dialect: Dialect) -> str:
+    match condition:
+        case Junction(word, parts):
+            return "(" + f" {word} ".join(_sql(part, table, dialect) for part in parts) + ")"
+        case Not(part):
+            return f"(NOT {_sql(part, table, dialect)})"
+        case Is(part, value):
+            return f"({_sql(part, table, dialect)} IS {'TRUE' if value else 'FALSE'})"
+        case IsNull(name):
+            return f"({dialect.column(_column(table, name))} IS NULL)"
+        case Truth(name):
+            return dialect.column(_column(table, name))
+        case Like(name, pattern):
+            return f"({dialect.like(_column(table, name), pattern)})"
+    column = _column(table, condition.column)
+    kind, values = compared(column, _literals(condition))
+    left = dialect.operand(column, kind)
+    match condition:
+        case Among():
+            return f"({left} IN ({', '.join(dialect.value(kind, value) for value in values)}))"
+        case Compare(_, operator, Name() as other):
+            return f"({left} {operator} {dialect.operand(_column(table, other), kind)})"
+        case Compare(_, operator, _):
+            return f"({left} {operator} {dialect.value(kind, values[0])})"
+
+
+class _Postgres:
+    """Every literal is given its type, so that nothing rests on what Postgres would guess; text goes by its bytes."""
+
+    def column(self, column: Column) -> str:
+        return quoted_column(column.name)
+
+    def operand(self, column: Column, kind: Kind) -> str:
+        name = self.column(column)
+        match kind:
+            case "text" | "bpchar":
+                return f'{name} COLLATE "C"'
+            case "enum":
+                # As text, a label that the type does not have is unequal, not an error.
+                return f'CAST({name} AS text) COLLATE "C"'
+        return name
+
+    def value(self, kind: Kind, value: Value) -> str:
+        return f"CAST({text_literal(str(value))} AS {'text' if kind == 'enum' else kind})"
+
+    def like(self, column: Column, pattern: Pattern) -> str:
+        written = {None: "%", "": "_", "%": "\\%", "_": "\\_", "\\": "\\\\"}
+        text = "".join(written.get(part, str(part)) for part in pattern)
+        return f'{self.column(column)} COLLATE "C" LIKE {text_literal(text)}'
+
+
+def text_literal(text: str) -> str:
+    """The same with either setting of standard_conforming_strings."""
+    quoted = "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+    return f" E{quoted}" if "\\" in text else quoted
+
+
+POSTGRES: Dialect = _Postgres()

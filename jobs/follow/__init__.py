@@ -1,0 +1,1 @@
+"""Followers: their generations, each applied from its log into its store."""

@@ -1,0 +1,91 @@
+"""A generation's checkpoint, written into its store beside what is applied, with a count of its documents."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+
+from driftless.sink import Sink
+from jobs.follow.checkpoint import Checkpoint
+from jobs.follow.progress import Progress
+from jobs.threads.beside import beside
+
+SAVE_SECONDS = 1.0
+"""How often the checkpoint is written: bounds what is repeated, and how soon a store that lost data is noticed."""
+IDLE_SECONDS = 5.0
+"""How often it is written where nothing but the time has changed. In between it is only asked for: of a search index
+that writes nothing else, writing it every second was most of the work.
+"""
+COUNT_SECONDS = 5.0
+"""How often documents are counted while they change: it costs a search index a refresh."""
+
+
+class Saving:
+    """Compare-and-set, one after another. A search index takes a tenth of a second and more for one on a busy machine:
+    nothing that is applied waits for it.
+    """
+
+    def __init__(self, sink: Sink, progress: Progress) -> None:
+        self._sink = sink
+        self._progress = progress
+        self._saved: str | None = None
+        self._holds: Checkpoint | None = None
+        self._write_at = 0.0
+        self._under_way: Future[bool] | None = None
+        self._save_at = 0.0
+        self._count_at = 0.0
+        self._count_now = False
+        self._counted = 0
+
+    def found(self, text: str | None) -> None:
+        """What the store holds now."""
+        self._saved, self._holds = text, None
+
+    def hurry(self) -> None:
+        """Save and count with the next question."""
+        self._save_at, self._count_now = 0.0, True
+
+    @property
+    def due(self) -> bool:
+        """Whether another one is to be begun."""
+        return self._under_way is None and time.monotonic() >= self._save_at
+
+    @property
+    def ended(self) -> bool:
+        """Whether one that was begun is to be heard."""
+        return self._under_way is not None and self._under_way.done()
+
+    def begin(self, checkpoint: Checkpoint, *, whole: bool = True) -> None:
+        """`whole`: also where nothing but the times has changed."""
+        now = time.monotonic()
+        self._save_at = now + SAVE_SECONDS
+        holds = replace(checkpoint, marker=None, at_head=0.0)
+        if not whole and self._saved is not None and holds == self._holds and now < self._write_at:
+            text = self._saved
+        else:
+            text, self._holds, self._write_at = checkpoint.to_text(), holds, now + IDLE_SECONDS
+        self._under_way = beside(partial(self._write, text))
+
+    def hear(self) -> bool:
+        """Wait for the one under way, if there is one. False where the store has lost what it had acknowledged; raises
+        what it met.
+        """
+        under_way, self._under_way = self._under_way, None
+        return under_way is None or under_way.result()
+
+    def _write(self, text: str) -> bool:
+        progress = self._progress
+        if not self._sink.save(progress.generation, text, expected=self._saved):
+            return False
+        self._saved = text
+        count_now, self._count_now = self._count_now, False
+        written = progress.written
+        due = written != self._counted and time.monotonic() >= self._count_at
+        if progress.documents is None or count_now or due:
+            progress.documents = self._sink.count(progress.generation)
+            self._counted = written
+            self._count_at = time.monotonic() + COUNT_SECONDS
+        progress.changed.set()
+        return True

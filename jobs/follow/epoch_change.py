@@ -1,0 +1,37 @@
+"""Where the log of a table has begun anew, or a view was built anew: what a follower of it does about that."""
+
+from __future__ import annotations
+
+import logging
+
+from driftless.facts.builds import newest_build
+from driftless.facts.epochs import registered_log
+from driftless.facts.generation import Generation, begin_facts, overtaken, renewed
+from driftless.facts.state import State
+from driftless.kafka.client import Kafka
+from jobs.log.frontier import FrontierReader
+from jobs.log.truncation import truncated
+
+_log = logging.getLogger(__name__)
+
+
+def begun_anew(
+    follower: str, newest: Generation, state: State, frontiers: FrontierReader, kafka: Kafka
+) -> dict[str, dict[str, object] | None]:
+    """The facts that begin what has to be begun: an epoch at a TRUNCATE, or a generation from an epoch that is new."""
+    if overtaken(newest, state):
+        _log.warning("%s: %s; a new generation is built from there", follower, _why(newest, state))
+        return begin_facts(follower, renewed(newest, state, follower))
+    log = registered_log(state, newest.table.full_name)
+    if newest.build or log is None:
+        return {}  # whoever builds the view looks after its tables
+    truncation = frontiers.truncation(log)
+    return {} if truncation is None else truncated(kafka, log, truncation).fact(newest.table.full_name)
+
+
+def _why(generation: Generation, state: State) -> str:
+    if generation.build:
+        build = newest_build(state, generation.view)
+        return build.why if build else ""
+    log = registered_log(state, generation.table.full_name)
+    return f"{generation.table.full_name}: {log.newest.why}" if log else ""

@@ -1,0 +1,396 @@
+"""Follow one log into one generation of one follower, until told to stop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from math import inf
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from driftless.errors import Fenced, SinkError, SinkUnavailable, SourceError, SourceUnavailable, SyncError
+from driftless.kafka.client import Kafka, Offsets
+from driftless.sink import Sink
+from jobs.follow.apply import LogReader, Outcome, Slice, apply_slice, count_documents
+from jobs.follow.batching import Filling
+from jobs.follow.checkpoint import Checkpoint
+from jobs.follow.checkpoint_writer import Saving
+from jobs.follow.job_spec import Job
+from jobs.follow.progress import Holding, Progress, lasting
+from jobs.follow.quarantine import Quarantine, hold
+from jobs.follow.readers_generation import Seen
+from jobs.follow.replay import Again
+from jobs.log.contract import Head
+from jobs.log.document_reader import Documents
+from jobs.log.end_offsets import Ends
+from jobs.log.fitting import FEW_OFFSETS, MOST_OFFSETS, READY_OFFSETS, SLICE_OFFSETS, SLICE_SECONDS, fitting
+from jobs.log.frontier import Pending
+from jobs.log.identity_check import Ground
+from jobs.log.open_transactions import Hanging
+from jobs.log.salvage import salvage_of
+from jobs.spark.session import name_jobs, submitted
+from jobs.spark.source import DRIVER_OFFSETS
+from jobs.supervise.leased import shown
+from jobs.supervise.report import told
+from jobs.threads.background import Bell, Ringing
+
+_log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.5
+"""How long to wait for changes at most: what rings no bell is looked at so often."""
+GATHER_SECONDS = 0.1
+"""How often it is asked whether a log that is being filled grows still, or the generation beside this one is as far."""
+RETRY_SECONDS = 5.0
+STORE_SECONDS = 10.0
+"""How often a store is asked for what it must be set to: it may be changed while it is written to."""
+
+
+class Follow:
+    """The loop of one follower: read what is new, apply it, say how far that is.
+
+    After a crash at any point it starts again from the checkpoint in the store and applies up to a second of
+    changes once more, which their versions make harmless. A store that forgot what it had acknowledged is noticed
+    by its checkpoint and brought up from there, or from the log's floor.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        kafka: Kafka,
+        spark: SparkSession,
+        head: Head,
+        ends: Ends,
+        pending: Pending,
+        token: int,
+        quarantine: Quarantine,
+        seen: Seen,
+    ) -> None:
+        self.job = job
+        self.progress = Progress(job.follower, job.view, job.generation, seen=seen, token=token)
+        self.quarantine = quarantine
+        self.bell = Bell()
+        """Rings where there may be something to do."""
+        self.stop: threading.Event = Ringing(self.bell)
+        self.hold: threading.Event = Ringing(self.bell)
+        """While it is set, nothing is read or written: the follower is paused."""
+        self.silent = threading.Event()
+        """While it is set, no further position is claimed: what readers see may not be all of this generation."""
+        self.overtaken = False
+        """A newer epoch of its log has begun: it claims nothing more, since it does not hold what that one says."""
+        self.heir = False
+        """Where readers see none, as in a store that was emptied, they are to see this one."""
+        self.beside: Progress | None = None
+        """The generation that readers are being switched to: no position is claimed that it has not claimed."""
+        self.again: Again | None = None
+        self.sure: Callable[[], None] = lambda: None
+        """Raises SourceUnavailable where another runner may have the lease before long: nothing is written then."""
+        self._kafka = kafka
+        self._ground = Ground(kafka, [job.log])
+        self._hanging = Hanging(kafka, {job.log.topic: job.log.partitions})
+        self._spark = spark
+        # On a cluster there are executors for large slices.
+        self._large = Documents(spark, job.source) if job.source.ready and not submitted() else None
+        self._log = LogReader(spark, job.source, head, self._large, salvage_of(spark, job.source))
+        self._ends = ends
+        self._slice, self._least = SLICE_OFFSETS if self._large is None else READY_OFFSETS, 0
+        self._filling = Filling()
+        self._pending = pending
+        pending.ring = self.bell.set
+        self._seen = seen
+        self._token = token
+        self._sink: Sink = job.spec.open()
+        self._saving = Saving(self._sink, self.progress)
+        self._store_at = time.monotonic() + STORE_SECONDS
+        self._at_head = 0.0
+        self._history = job.history
+        self._unvouched = False
+
+    def run(self) -> None:
+        """Follow until `stop` is set or an error ends it; the error is left in `progress.error`."""
+        name_jobs(self._spark, self.group, f"follow {self.job.view}", self.job.follower)
+        try:
+            with shown(self):
+                self._persist(self._begin)
+                while not self.stop.is_set():
+                    self._persist(self._step)
+                self._persist(self._save, last=True)
+                self.progress.state = "stopped"
+        finally:
+            self._sink.close()
+            if self._large is not None:
+                self._large.close()
+
+    @property
+    def history(self) -> int:
+        return self.job.history
+
+    @property
+    def _bygone(self) -> bool:
+        """Whether all tables were read anew since it was built."""
+        return self._history != self.job.history
+
+    @property
+    def group(self) -> str:
+        """The name of its Spark jobs, by which they can be cancelled."""
+        return f"{self.job.follower}/{self.job.generation}"
+
+    def fence(self, error: SyncError) -> None:
+        """Stop at once: another runner holds the lease, or the log cannot be trusted any more."""
+        self.progress.error = error
+        self.bell.set()
+
+    def _persist(self, step: Callable[[], None], *, last: bool = False) -> None:
+        """Do a step, again and again while a server is away; followers of other stores are not held back."""
+        pause = 0.2
+        while True:
+            try:
+                if self.progress.error is not None:
+                    raise self.progress.error
+                self.sure()
+                step()
+            except (SinkUnavailable, SourceUnavailable) as exc:
+                if self.stop.is_set() or last:
+                    return
+                if not self.progress.trouble:
+                    _log.warning("%s: waiting: %s", self.job.follower, exc)
+                self.progress.trouble = told(exc)
+                self.progress.changed.set()
+                self._ground.doubt()
+                self.stop.wait(pause)
+                pause = min(pause * 2, RETRY_SECONDS)
+            else:
+                if self.progress.trouble:
+                    _log.warning("%s: resumed", self.job.follower)
+                    self.progress.trouble = ""
+                return
+
+    def _begin(self) -> None:
+        self._ground.check()
+        self._sink.check()
+        self._sink.create(self.job.generation)
+        self.quarantine.load()
+        self._resume(self._sink.load(self.job.generation))
+        self._save()
+
+    def _resume(self, text: str | None) -> None:
+        """Take up from what the store says that it holds."""
+        progress, log = self.progress, self.job.log
+        found = None if text is None else Checkpoint.from_text(text)
+        if found is not None and found.token > self._token:
+            raise Fenced(f"another runner took over the follower `{self.job.follower}`")
+        self._saving.found(text)
+        self._unvouched = found.unvouched if found else bool(self._sink.count(self.job.generation))
+        holding = Holding(dict(log.floor), dict(log.floor), quarantined=len(self.quarantine), known=True)
+        if found is not None and found.topic_id == log.topic_id:
+            self._history = found.history
+            positions = {p: max(found.positions.get(p, 0), floor) for p, floor in log.floor.items()}
+            marker = None if self._bygone else found.marker
+            holding = replace(holding, positions=positions, marker=marker, built=found.built)
+            self._at_head = found.at_head
+            self._ground.leaders = {(log.topic, p): leader for p, leader in found.leaders.items()}
+        else:
+            self._at_head = time.time()
+        begin = self._kafka.beginnings(log.topic, log.partitions)
+        lost = [p for p, first in begin.items() if first > holding.positions[p]]
+        if lost:
+            raise SourceError(
+                f"{log.topic}: records that this follower has not read are gone from partition {lost[0]}",
+                hint="is cleanup.policy=compact? `driftless check` compares the topic with what is needed",
+            )
+        self._seen.ask(self._sink)
+        progress.put(**vars(holding))  # last, and whole: another thread decides by it whether to promote
+        progress.state = self._state()
+        progress.changed.set()
+
+    def _state(self) -> str:
+        if self.hold.is_set():
+            return "paused"
+        return "live" if self.progress.built else "bootstrapping"
+
+    def _step(self) -> None:
+        """Apply the next slice, or wait a moment where there is none."""
+        progress, log = self.progress, self.job.log
+        if progress.state != self._state():
+            progress.state = self._state()
+            progress.changed.set()
+        if self.hold.is_set():
+            self.bell.rest(LOOK_SECONDS)
+            self._save_now_and_then()
+            return
+        self._ground.check(self._read)
+        self._check_store()
+        progress.ends = self._ends.committed(log.topic, log.partitions)
+        if any(end < progress.positions[p] for p, end in progress.ends.items()):  # it may be older than the positions
+            progress.ends = self._kafka.committed_ends(log.topic, log.partitions)
+        behind = [p for p, end in progress.ends.items() if end < progress.positions[p]]
+        if behind and self._bygone:
+            self.stop.wait(LOOK_SECONDS)  # a generation that is built from where all was read anew takes its place
+            return
+        if behind:
+            place = (log.topic, behind[0])
+            self._ground.cut_off(place, progress.ends[behind[0]], "what this follower has applied")
+        to = self._share(progress.positions, progress.ends)
+        if to != progress.positions and not self._filling.gathers(progress, self._pending):
+            outcome = self._apply(progress.positions, to)
+            progress.written += outcome.applied.written
+            progress.stale += outcome.applied.stale
+            progress.put(positions=outcome.end, quarantined=len(self.quarantine))
+            progress.changed.set()
+        else:
+            if to == progress.positions:
+                self._at_head = time.time()
+            if self.again is None or self.again.done:
+                self._wait()
+        self._step_again()
+        self._check_away()
+        self._tell_what_holds_up()
+        self._claim()
+        self._save_now_and_then()
+
+    def _wait(self) -> None:
+        """Wait until the log moves, or something else is to be done."""
+        log, progress = self.job.log, self.progress
+        if progress.positions == progress.ends:
+            seconds = LOOK_SECONDS if self.beside is None else GATHER_SECONDS
+            self._ends.wait(log.topic, log.partitions, progress.ends, self.bell, seconds)
+        else:
+            self.bell.rest(GATHER_SECONDS)
+
+    def _share(self, positions: Offsets, ends: Offsets) -> Offsets:
+        """Where the next slice ends."""
+        few = sum(ends[p] - position for p, position in positions.items()) <= FEW_OFFSETS
+        if not few and self._least == 0:
+            self._slice = self._least = min(self._slice, fitting(self._kafka, self.job.log.topic, positions, ends))
+        share = (DRIVER_OFFSETS if few else self._slice) // self.job.log.partitions
+        return {p: max(positions[p], min(end, positions[p] + share)) for p, end in ends.items()}
+
+    def _apply(self, begin: Offsets, end: Offsets, only: pa.StringArray | None = None) -> Outcome:
+        """Apply [begin, end); what the store refuses is quarantined before this returns."""
+        job = self.job
+        part = Slice(begin, end, self.quarantine.keys, only)
+        begun = time.monotonic()
+        outcome = apply_slice(self._log, job.spec, self._sink, job.generation, part, self.stop.is_set)
+        if self._large is None and part.offsets > self._slice // 2:
+            factor = SLICE_SECONDS / max(time.monotonic() - begun, 0.1)
+            self._slice = int(min(max(self._slice * min(factor, 2), self._least), MOST_OFFSETS))
+        hold(self.quarantine, self.progress, self._sink, outcome)
+        return outcome
+
+    def _step_again(self) -> None:
+        """A slice of what is to be applied once more. It changes no position: all of it has been applied."""
+        again = self.again
+        if again is None or again.done:
+            return
+        to = self._share(again.at, again.to)
+        if to != again.at:
+            outcome = self._apply(again.at, to, again.only)
+            again.total += outcome.applied
+            again.at = outcome.end
+            self.progress.put(quarantined=len(self.quarantine))
+        again.done = all(again.at[p] >= end for p, end in again.to.items())
+        self.progress.changed.set()
+
+    def apply_again(self, begin: Offsets, only: pa.StringArray | None = None) -> Again:
+        """Have everything from `begin`, as far as it has been applied, applied once more."""
+        to = dict(self.progress.positions)
+        self.again = Again({p: min(max(begin.get(p, 0), self.progress.floor[p]), to[p]) for p in to}, to, only)
+        self.bell.set()
+        return self.again
+
+    def _tell_what_holds_up(self) -> None:
+        said = self._hanging.held_up(self.progress.held_up)
+        if bool(said) != bool(self.progress.held_up):
+            _log.warning("%s: %s", self.job.follower, said or "resumed")
+            self.progress.changed.set()
+        self.progress.held_up = said
+
+    def _read(self) -> dict[tuple[str, int], int]:
+        """How far each partition was read. Of what was built before all was read anew, nothing more is expected."""
+        positions = {} if self._bygone else self.progress.positions
+        return {(self.job.log.topic, p): offset for p, offset in positions.items()}
+
+    def _check_store(self) -> None:
+        """Now and then, whether the store still keeps what it is given."""
+        if time.monotonic() >= self._store_at:
+            self._sink.check()
+            self._store_at = time.monotonic() + STORE_SECONDS
+
+    def _check_away(self) -> None:
+        """Refuse to go on where the log may have forgotten deletes that this follower has not seen.
+
+        The clocks of two machines may differ by minutes; retention is counted in days.
+        """
+        away = time.time() - self._at_head
+        if away > self.job.retention:
+            raise SourceError(
+                f"the follower has not reached the log's end for {lasting(away)}; the log keeps deletes for "
+                f"{lasting(self.job.retention)}, so it may still hold rows that are gone",
+                hint=f"`driftless rebuild {self.job.follower}` rebuilds it while readers keep what they have",
+            )
+
+    def _claim(self) -> None:
+        """Raise the applied position to the newest frontier that has been passed."""
+        if self.silent.is_set() or self.overtaken:
+            return
+        progress = self.progress
+        with self._seen.claims:  # a promotion that begins must not miss a claim that is under way
+            beside = self.beside
+            marker = self._pending.reached(progress.positions, inf if beside is None else beside.lsn)
+            if marker is not None:
+                progress.put(marker=marker)
+        if marker is not None and not progress.built:
+            self._check_built()
+            self._unvouched = False
+            progress.put(built=True)
+            progress.state = self._state()
+            self._saving.hurry()  # whoever sees that it is live wants to know of how many documents
+        first = progress.built and self.heir and self._seen.number is None
+        if first:
+            self._seen.switch(self._sink, self.job.generation, only_first=True)
+        if first or marker is not None:
+            progress.changed.set()
+
+    def _check_built(self) -> None:
+        """Count what the log has against what the store has, before readers are sent there; and where a store holds
+        documents without a checkpoint, as one that was restored: it may hold what was deleted long ago.
+
+        A document that is quarantined may be there in an older version, or not.
+        """
+        if not (self.job.checked or (self._unvouched and self.job.countable)):
+            return
+        wanted = count_documents(self._log, self.progress.floor, self.progress.positions)
+        found = self._sink.count(self.job.generation)
+        if not wanted - len(self.quarantine) <= found <= wanted:
+            raise SinkError(
+                f"generation {self.job.generation} was built with {found:,} documents, the log has {wanted:,}",
+                hint=f"was the store restored, or does something else write into it? `driftless rebuild "
+                f"{self.job.follower}` rebuilds it",
+            )
+
+    def _save_now_and_then(self) -> None:
+        if self._saving.due:
+            self._saving.begin(self._checkpoint(), whole=False)
+        elif self._saving.ended:
+            self._hear_of_save()
+
+    def _save(self) -> None:
+        """Write the checkpoint, and notice a store that lost what it had acknowledged."""
+        self._hear_of_save()
+        self._saving.begin(self._checkpoint())
+        self._hear_of_save()
+
+    def _hear_of_save(self) -> None:
+        if not self._saving.hear():
+            self._sink.create(self.job.generation)
+            self._resume(self._sink.load(self.job.generation))
+            _log.warning("%s: the store lost what it had acknowledged; following again", self.job.follower)
+
+    def _checkpoint(self) -> Checkpoint:
+        held, topic_id = self.progress.holding, self.job.log.topic_id
+        leaders = {p: leader for (_, p), leader in self._ground.leaders.items()}
+        begun = self._token, topic_id, held.positions, held.marker, self._at_head, held.built
+        return Checkpoint(*begun, self._history, leaders, self._unvouched)

@@ -1,0 +1,252 @@
+"""The frontier: from markers in the log to source positions that a follower can claim."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from driftless import names
+from driftless.control.strangers import Tally
+from driftless.control.topic import Control
+from driftless.errors import KAFKA_REFUSES, SourceError, SyncError
+from driftless.facts.epochs import TopicLog
+from driftless.facts.state import State
+from driftless.facts.trust import Trust
+from driftless.kafka.client import Kafka, Offsets
+from driftless.marker import Marker, Stranger, Truncation
+from jobs.log.open_transactions import OPEN_SECONDS, Hanging
+from jobs.log.resnapshots import Readings
+from jobs.threads.background import Background
+
+_log = logging.getLogger(__name__)
+_KEPT = 512
+POLL_SECONDS = 0.5
+"""How often it is looked for new readings where no marker comes: one that comes is heard of at once."""
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Who has applied `ends` of a topic has applied every commit at or before the marker's LSN."""
+
+    marker: Marker
+    ends: Mapping[str, Offsets]
+    written: float = inf
+    """When the marker was written to Kafka, by the clock of the Connect worker."""
+
+
+class Pending:
+    """A follower's frontiers that it has not reached yet. When too many wait, every second one is forgotten:
+    positions are then claimed in larger steps, never wrongly.
+
+    `lsn`, `read`: where the epoch that it follows begins. No position is claimed beyond a later TRUNCATE, or a later
+    reading of all tables: what is gone since is still there; nor one from before the reading that it began with.
+    """
+
+    def __init__(self, topic: str, partitions: int, lsn: int = 0, read: float = 0.0) -> None:
+        self.topic = topic
+        self.partitions = partitions
+        self.lsn = lsn
+        self.read = read
+        self._lock = threading.Lock()
+        self._waiting: deque[Frontier] = deque()
+        self.ring: Callable[[], None] = lambda: None
+        """Called with each new one."""
+
+    def add(self, frontier: Frontier) -> None:
+        with self._lock:
+            if len(self._waiting) >= _KEPT:
+                self._waiting = deque(list(self._waiting)[1::2])
+            self._waiting.append(frontier)
+        self.ring()
+
+    @property
+    def none(self) -> bool:
+        """Whether no position waits to be claimed."""
+        with self._lock:
+            return not self._waiting
+
+    def reached(self, positions: Offsets, most: float = inf) -> Marker | None:
+        """The newest marker whose ends these positions have passed, none beyond the LSN `most`; None where no further
+        one is.
+        """
+        marker = None
+        with self._lock:
+            while self._waiting and self._waiting[0].marker.lsn <= most and self._passed(positions):
+                marker = self._waiting.popleft().marker
+        return marker
+
+    def _passed(self, positions: Offsets) -> bool:
+        return all(positions[p] >= end for p, end in self._waiting[0].ends[self.topic].items())
+
+
+class FrontierReader(Background):
+    """Reads markers and hands each follower the frontier that follows from it.
+
+    Ends are asked for after the marker was read, and without regard to transactions: the commit of the very
+    transaction that carried the marker may not have reached the other partitions yet, so their committed ends
+    could still lie before rows that the marker promises. What has been written lies behind them.
+    """
+
+    def __init__(self, kafka: Kafka, pipeline: str, failed: Callable[[SyncError], None] = lambda _: None) -> None:
+        """`failed`: is told of what has ended it; without it nobody can claim a further position."""
+        super().__init__("frontiers", failed)
+        self._kafka = kafka
+        self._pipeline = pipeline
+        self._topic = names.message_topic(pipeline)
+        self._lock = threading.Lock()
+        self._pending: list[Pending] = []
+        self._newest: Frontier | None = None
+        self._truncations: dict[str, Truncation] = {}
+        self._readings = Readings(kafka, pipeline)
+        self._hanging = Hanging(kafka, {self._topic: 1, names.notification_topic(pipeline): 1})
+        self._failing_at = 0.0
+        self._ended = threading.Event()
+        self._control = Control(kafka, pipeline)
+        self._trust: Trust | None = None
+        self._distrusted = threading.Event()
+        self.held_up = ""
+        """Why nobody can claim a further position, where that has been so for long."""
+        self.heard_by: list[Callable[[], None]] = []
+        """Called when a TRUNCATE has been told of."""
+
+    def follow(self, log: TopicLog) -> Pending:
+        """Frontiers for one more follower of this log's newest epoch, beginning with the newest that is known."""
+        pending = Pending(log.topic, log.partitions, log.newest.lsn, log.newest.read)
+        with self._lock:
+            self._pending.append(pending)
+            if self._newest is not None:
+                self._hand(pending, self._newest)
+        return pending
+
+    def _hand(self, pending: Pending, frontier: Frontier) -> None:
+        truncation = self._truncations.get(pending.topic)
+        emptied = truncation is not None and truncation.lsn > pending.lsn
+        known = pending.read <= frontier.written and self._readings.covers(pending.topic, pending.read)
+        if pending.topic in frontier.ends and known and not emptied:
+            pending.add(frontier)
+
+    def leave(self, pending: Pending) -> None:
+        """No more frontiers for this one."""
+        with self._lock:
+            self._pending.remove(pending)
+
+    @property
+    def newest(self) -> Marker | None:
+        """The newest marker that was read: every truncation before it is known."""
+        with self._lock:
+            return None if self._newest is None else self._newest.marker
+
+    def truncation(self, log: TopicLog) -> Truncation | None:
+        """The newest TRUNCATE of a log's table; None where the log's newest epoch begins there or later."""
+        with self._lock:
+            found = self._truncations.get(log.topic)
+        return found if found is not None and found.lsn > log.newest.lsn else None
+
+    def read_anew(self, log: TopicLog) -> bool:
+        """Whether a log's table is being, or has been, read anew since its newest epoch began."""
+        return not self._readings.covers(log.topic, log.newest.read)
+
+    def heed(self, state: State) -> None:
+        """Judge all messages once more where the pipeline believes others now. `state`: of the control topic."""
+        trust = self._trust
+        if trust is not None and trust != Trust.of(self._pipeline, state):
+            self._distrusted.set()
+
+    def stop(self) -> None:
+        self._ended.set()
+
+    def work(self) -> None:
+        while not self._ended.is_set():
+            consumer = self._kafka.consumer()
+            try:
+                self._read(consumer)
+            except (SourceError, KafkaException) as exc:
+                _log.info("markers cannot be read, trying again: %s", exc)
+                now = time.monotonic()
+                self._failing_at = self._failing_at or now
+                if now - self._failing_at >= OPEN_SECONDS:
+                    self._say(f"follower positions cannot advance: {exc}")
+                self._ended.wait(1.0)
+            finally:
+                consumer.close()
+
+    def _say(self, held_up: str) -> None:
+        if bool(held_up) != bool(self.held_up):
+            _log.warning("%s: %s", self._pipeline, held_up or "follower positions advance again")
+        self.held_up = held_up
+
+    def _read(self, consumer: Consumer) -> None:
+        state = self._control.read()
+        trust = Trust.of(self._pipeline, state)
+        tally = Tally.of("messages", state, trust.digest)
+        self._distrusted.clear()
+        self._trust = trust
+        # From the first record: a TRUNCATE of long ago counts too, and the newest marker that is there already, so that
+        # a follower can be built while the source is down. Compaction keeps the topic short.
+        consumer.assign([TopicPartition(self._topic, 0, self._kafka.beginnings(self._topic, 1)[0])])
+        marker, written = None, 0.0
+        while not self._ended.is_set() and not self._distrusted.is_set():
+            first = consumer.poll(POLL_SECONDS)
+            # `consume` would wait for as many as it is asked for.
+            messages = [] if first is None else [first, *consumer.consume(1000, 0)]
+            for message in messages:
+                error = message.error()
+                if error is not None and not error.retriable():
+                    raise SourceError(f"reading {self._topic}: {error.str()}", hint=KAFKA_REFUSES)
+            good = [m for m in messages if m.error() is None]
+            found = [trust.parse(m.key(), m.value(), m.timestamp()[1] / 1000) for m in good]
+            with self._lock:
+                for told in found:
+                    if isinstance(told, Truncation):
+                        self._truncations[names.table_topic(self._pipeline, told.table)] = told
+            for hear in self.heard_by if any(isinstance(told, Truncation) for told in found) else ():
+                hear()
+            for told, message in zip(found, good, strict=True):
+                if isinstance(told, Marker):
+                    marker, written = told, message.timestamp()[1] / 1000
+                elif isinstance(told, Stranger):
+                    tally.add(message.offset() or 0, message.timestamp()[1] / 1000, told.why)
+            if self._readings.hear():  # all that was told before the marker is known
+                self._tell(marker, written)
+                marker = None
+            tally.write(self._control)
+            if not self._failing_at:
+                self._say(self._hanging.held_up(self.held_up))
+
+    def _tell(self, marker: Marker | None, written: float) -> None:
+        """Hand out the frontier of a new marker; or that of the newest, for a topic that was not followed before."""
+        with self._lock:
+            topics = {pending.topic: pending.partitions for pending in self._pending}
+            newest = self._newest
+        if marker is None and newest is not None and topics.keys() - newest.ends.keys():
+            marker, written = newest.marker, newest.written
+        if marker is None:
+            return
+        self._readings.account(written)
+        self._failing_at = 0.0
+        frontier = Frontier(marker, self._ends(topics) if topics else {}, written)
+        with self._lock:
+            self._newest = frontier
+            for pending in self._pending:
+                self._hand(pending, frontier)
+
+    def _ends(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
+        """Of every topic that is there: one that was deleted must not hold up the followers of all others."""
+        try:
+            return self._kafka.written_ends(topics)
+        except SourceError:
+            found: dict[str, Offsets] = {}
+            for topic, partitions in topics.items():
+                with suppress(SourceError):
+                    found |= self._kafka.written_ends({topic: partitions})
+            if not found:
+                raise
+            return found

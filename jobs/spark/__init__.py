@@ -1,0 +1,1 @@
+"""Spark: the session, and everything that needs its JVM."""

@@ -1,0 +1,74 @@
+"""A log's two steps as one function over records in the JVM: Spark's expressions, planned once and used without a job.
+
+A job of a few rows costs 60 ms of CPU, nearly all of it to plan the same expressions again; the function costs 2 ms
+(docs/benchmarks.md). What it gives is what a job gives, since it is made of the plan that Spark makes for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.spark.arrow import Batches
+from jobs.spark.source import LogSource
+
+FEW = 300_000
+"""Up to so many rows of a log it is quicker to interpret expressions, also in jobs, than to compile them first."""
+
+
+@cache
+def planning(spark: SparkSession) -> SparkSession:
+    """The one session for `Steps`, and for jobs of few rows: expressions are interpreted, one by one.
+
+    Compiled, a row costs 10 µs instead of 14, and the first one 1.5 s of CPU more for each log (docs/benchmarks.md).
+    """
+    session = spark.newSession()
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    return session
+
+
+class Steps:
+    """Not to be shared between threads at one time: a function of Spark's has one row that it fills again and again."""
+
+    def __init__(self, spark: SparkSession, source: LogSource) -> None:
+        """`spark`: of `planning`."""
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._session = spark._jsparkSession
+        catalyst = jvm.org.apache.spark.sql.catalyst.expressions
+        self._activate()
+        headers = source.options.get("includeHeaders") == "true"
+        converter = jvm.org.apache.spark.sql.kafka010.KafkaRecordToRowConverter
+        nothing = self._session.createDataFrame(spark.sparkContext._jsc.emptyRDD(), converter.kafkaSchema(headers))
+        parse, shape = source.columns
+        rows = DataFrame(nothing, spark).select(*parse).select(*shape)
+        found, plan = [], rows._jdf.queryExecution().executedPlan()
+        while (kind := plan.getClass().getSimpleName()) == "ProjectExec":
+            found.append(plan)
+            plan = plan.child()
+        if kind != "RDDScanExec":
+            raise ValueError(
+                f"Spark plans {kind} where a record becomes a row: only expressions of one row can be used"
+            )
+        given = converter()
+        function = given.toInternalRowWithHeaders() if headers else given.toInternalRowWithoutHeaders()
+        for step in reversed(found):
+            function = function.andThen(catalyst.UnsafeProjection.create(step.projectList(), step.child().output()))
+        self._batches = Batches(spark, function, rows._jdf.schema())
+
+    def rows(self, records: Iterable[Any], size: float = 0) -> pa.Table:
+        """The rows that records become, in their order. `records`: Java collections of them; `size`: of each, in bytes.
+
+        Raises PySparkException for a record that cannot be decoded.
+        """
+        self._activate()
+        return pa.concat_tables([self._batches.empty, *(self._batches.table(some, size) for some in records)])
+
+    def _activate(self) -> None:
+        """Expressions ask the session of their thread for settings."""
+        self._jvm.org.apache.spark.sql.SparkSession.setActiveSession(self._session)

@@ -1,0 +1,1 @@
+"""Leases of a process, the workers under them, and what they report."""

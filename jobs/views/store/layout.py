@@ -1,0 +1,230 @@
+"""A view's tables in SQLite: what is kept of each row, and the statement that puts documents together.
+
+Of a row is kept what the view needs and no more: for each part of the document that shows the table, the finished
+members of that part; and what is compared and sorted by, each with an index where rows are looked up by it. Two rows
+that are alike in the columns of a part are alike to that part, so what must be written anew is told by comparing them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from driftless.table import Table
+from driftless.views.compare import form, last_order
+from driftless.views.shard import split_tables
+from driftless.views.tree import Join, Node, View
+from driftless.where.clause import parse
+from jobs.views.store.values import SqliteWhere, equal_sql, literal, order_sql
+
+_CHAIN = 50
+_FIRST = 4
+"""The parameters of a row: its key, version and whether it is a delete; then the columns' texts."""
+
+
+@dataclass
+class Kept:
+    """One table. `columns`: what is kept -> its expression over a row's parameters; `indexed`: what is looked up by.
+
+    `number`: the one column of the key where it is a whole number: then it is the row's `id` here. `root_key`: the text
+    of the key of the one root that a row belongs to, where the view is split and this table with it.
+    """
+
+    name: str
+    reads: tuple[str, ...]
+    number: str | None = None
+    root_key: str | None = None
+    columns: dict[str, str] = field(default_factory=dict)
+    indexed: list[str] = field(default_factory=list)
+
+    def text(self, column: str) -> str:
+        """The JSON text of a column, as a parameter of the row."""
+        return f"?{_FIRST + self.reads.index(column)}"
+
+    @property
+    def identity(self) -> str:
+        """The column of the table by which a row is known."""
+        return "key" if self.number is None else "id"
+
+    def key(self, given: str) -> str:
+        """The text of a row's key as `identity`."""
+        return given if self.number is None else f"CAST({given} AS INTEGER)"
+
+    def keep(self, expression: str, *, lookup: bool = False) -> str:
+        """The name under which it is kept; the same for the same."""
+        if self.number is not None and expression == equal_sql("int8", self.text(self.number)):
+            return "id"
+        name = next((name for name, known in self.columns.items() if known == expression), f"c{len(self.columns)}")
+        self.columns[name] = expression
+        if lookup and name not in self.indexed:
+            self.indexed.append(name)
+        return name
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A join with what is kept of it: rows of `upper` and `lower` belong together where the two are equal.
+
+    `many_above`: whether any number of rows above can share one below.
+    """
+
+    upper: Kept
+    upper_column: str
+    lower: Kept
+    lower_column: str
+    many_above: bool
+
+
+@dataclass
+class Part:
+    """A node. `hops`: from the part above down to this one. `members`: the kept column with its finished members.
+
+    `watched`: the kept columns whose change is one to this part, or to how it hangs together with the parts below.
+    """
+
+    number: int
+    node: Node
+    kept: Kept
+    members: str
+    above: Part | None = None
+    hops: list[Hop] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+    watched: list[str] = field(default_factory=list)
+    below: list[Part] = field(default_factory=list)
+
+    @property
+    def view(self) -> str:
+        return f"part_{self.number}"
+
+
+class Layout:
+    """Everything that the store derives from a view."""
+
+    def __init__(self, view: View, shard: int = 0) -> None:
+        self.view = view
+        between = {node.link.table for node, _ in view.nodes() if node.link is not None}
+        self.tables = {
+            name: Kept(f"t{number}", _names(table), None if name in between else _number(table))
+            for number, (name, table) in enumerate(view.tables.items())
+        }
+        for name, columns in split_tables(view).items() if view.shards > 1 else ():
+            self.tables[name].root_key = "?1" if name == view.root.table else _key(self.tables[name], columns)
+        self.parts: list[Part] = []
+        self.root = self._part(view.root, None)
+        where = "1"
+        if view.where is not None:
+            table = view.tables[view.root.table]
+            texts = {column.name: self.root.kept.text(column.name) for column in table.columns}
+            where = parse(view.where).sql(table, SqliteWhere(texts))
+        if view.shards > 1:
+            # Where the root's table is copied, because it is in the documents of others too.
+            where = f"({where}) AND df_shard(?1, {view.shards}) = {shard}"
+        self.shown = self.root.kept.keep(f"coalesce({where}, 0)")
+        self.root.watched.append(self.shown)
+
+    def _part(self, node: Node, above: Part | None) -> Part:
+        kept = self.tables[node.table]
+        part = Part(len(self.parts), node, kept, kept.keep(_members(node, kept)), above)
+        self.parts.append(part)
+        part.watched.append(part.members)
+        if above is not None:
+            joins = node.joins(above.node)
+            for place, join in enumerate(joins):
+                shared = node.link is not None if place else node.kind == "one"
+                part.hops.append(self._hop(join, many_above=shared))
+            above.watched.append(part.hops[0].upper_column)
+            part.watched.append(part.hops[-1].lower_column)
+        for sort in node.order:
+            column = self.view.column(node.table, sort.column)
+            kind = last_order(column)
+            assert kind is not None, "refused by driftless/views/resolve.py"
+            name = kept.keep(order_sql(kind, column, kept.text(sort.column)))
+            part.order.append(f"{name} DESC NULLS FIRST" if sort.descending else f"{name} NULLS LAST")
+            part.watched.append(name)
+        part.below = [self._part(below, part) for below in node.relations]
+        return part
+
+    def _hop(self, join: Join, *, many_above: bool) -> Hop:
+        forms = self.view.forms(join)
+        upper, lower = self.tables[join.left], self.tables[join.right]
+        return Hop(
+            upper,
+            upper.keep(_compared(upper, join.left_columns, forms), lookup=True),
+            lower,
+            lower.keep(_compared(lower, join.right_columns, forms), lookup=True),
+            many_above,
+        )
+
+    def views(self) -> Iterator[str]:
+        """A view for each part, the deepest first: the columns of its table, and `d`, the finished object of each row.
+
+        SQLite puts them together into one statement; written as one, it is too deep for SQLite's parser.
+        """
+        for part in reversed(self.parts):
+            kept = part.kept
+            columns = ", ".join(("r.id", *(f"r.{name}" for name in kept.columns)))
+            columns += ", r.key" if kept.number is None else ", CAST(r.id AS TEXT) AS key"
+            yield f"CREATE TEMP VIEW {part.view} AS SELECT {columns}, {_document(part)} AS d FROM {kept.name} r"
+
+
+def _names(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.columns)
+
+
+def _number(table: Table) -> str | None:
+    column = table.column(table.key[0]) if len(table.key) == 1 else None
+    return column.name if column is not None and form(column, column) == "int8" else None
+
+
+def _key(kept: Kept, columns: Sequence[str]) -> str:
+    """The text of a key, of the columns that hold it."""
+    texts = [kept.text(column) for column in columns]
+    return f"({texts[0]} ->> '$')" if len(texts) == 1 else "'[' || " + " || ',' || ".join(texts) + " || ']'"
+
+
+def _members(node: Node, kept: Kept) -> str:
+    """`"id":1,"status":"open"`: what the part shows, of a row that is not deleted."""
+    pieces = [
+        f"{literal(('' if not number else ',') + json.dumps(name, ensure_ascii=False) + ':')} "
+        f"|| coalesce({kept.text(column)}, 'null')"
+        for number, (name, column) in enumerate(node.fields.items())
+    ]
+    # SQLite counts how deep an expression is, and a long chain is deep.
+    some = [" || ".join(pieces[start : start + _CHAIN]) for start in range(0, len(pieces), _CHAIN)]
+    return some[0] if len(some) == 1 else " || ".join(f"({chain})" for chain in some)
+
+
+def _compared(kept: Kept, columns: Sequence[str], forms: Sequence[str]) -> str:
+    """Null where one of the columns is null. Of several columns, so that no two lists of values meet in one text."""
+    values = [equal_sql(form, kept.text(column)) for column, form in zip(columns, forms, strict=True)]
+    if len(values) == 1:
+        return values[0]
+    return " || ".join([*(f"length({value}) || ':' || {value}" for value in values[:-1]), values[-1]])
+
+
+def _document(part: Part) -> str:
+    """The document of a row `r` of a part, or what stands for it in the document above."""
+    pieces = [f"'{{' || r.{part.members}"]
+    for below in part.below:
+        name = literal("," + json.dumps(below.node.name, ensure_ascii=False) + ":")
+        rows = _rows(below)
+        if below.node.kind == "one":
+            pieces.append(f"{name} || coalesce((SELECT b.d {rows} LIMIT 1), 'null')")
+        else:
+            ordered = ", ".join(f"b.{column}" for column in below.order)
+            joined = f"SELECT group_concat(d) FROM (SELECT b.d AS d {rows} ORDER BY {ordered})"
+            pieces.append(f"{name} || '[' || coalesce(({joined}), '') || ']'")
+    return " || ".join([*pieces, "'}'"])
+
+
+def _rows(part: Part) -> str:
+    """The rows `b` of a part that belong to a row `r` of the one above."""
+    first, last = part.hops[0], part.hops[-1]
+    # The plus takes the type from an `id`: beside a typed operand no index of an untyped column is used.
+    above = f"+r.{first.upper_column}"
+    if part.node.link is None:
+        return f"FROM {part.view} b WHERE b.{first.lower_column} = {above}"
+    # CROSS JOIN: in this order.
+    source = f"FROM {first.lower.name} l CROSS JOIN {part.view} b ON b.{last.lower_column} = l.{last.upper_column}"
+    return f"{source} WHERE l.{first.lower_column} = {above}"

@@ -1,0 +1,1 @@
+"""What the local servers need of the machine: files, folders, ports, processes."""

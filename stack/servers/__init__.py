@@ -1,0 +1,1 @@
+"""The local servers, a file for each."""

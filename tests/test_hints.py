@@ -14,6 +14,7 @@ import typer.main
 
 from cli import base
 from driftless.errors import Fenced, Internal, SinkUnavailable, SourceError, SourceUnavailable
+from tests.test_structure import ALLOWED
 
 HERE = Path(__file__).parent.parent
 ROOT: Any = typer.main.get_command(base.app)
@@ -24,7 +25,7 @@ _OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 
 
 def sources() -> dict[str, ast.AST]:
-    found = [p for d in ("driftless", "connectors", "jobs", "sinks", "stack") for p in sorted((HERE / d).rglob("*.py"))]
+    found = [path for folder in ALLOWED for path in sorted((HERE / folder).rglob("*.py"))]
     return {str(path.relative_to(HERE)): ast.parse(path.read_text()) for path in found}
 
 

@@ -52,7 +52,7 @@ class Checkout:
         return subprocess.run(
             [sys.executable, *args],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**os.environ, "PYTEST_ADDOPTS": "", "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
             text=True,
             timeout=240,

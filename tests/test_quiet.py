@@ -116,7 +116,7 @@ def test_a_child_says_the_rest_of_what_it_says_after_its_start_and_where_it_fail
 
 
 SPARK = """
-from jobs.spark import session, stop
+from jobs.spark.session import session, stop
 spark = session([])
 spark._jvm.java.lang.System.err.println("from the JVM")
 print(spark.range(3).count())

@@ -349,7 +349,10 @@ def test_it_runs_from_another_machine(pipeline: Pipeline) -> None:
     ("arguments", "said"),
     [
         (("nobody",), "there is no follower `nobody`"),
-        (("pair-search", "--generation", "7"), "pair-search has no generation 7; there is 1"),
+        (
+            ("pair-search", "--generation", "7"),
+            "pair-search has no generation 7\n  give --generation one of these numbers: 1",
+        ),
         (("--generation", "1"), "--generation is of one follower"),
     ],
 )

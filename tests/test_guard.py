@@ -34,7 +34,7 @@ class Source:
     """What a source says."""
 
     now: int = 1000
-    found: Slot | None = field(default_factory=lambda: Slot("driftless_shop", 900, True, 0, "reserved"))
+    found: Slot | None = field(default_factory=lambda: Slot("driftless_shop", 900, 7, 0, "reserved"))
     identities: dict[str, object] = field(default_factory=lambda: dict(IDENTITY))
     tables: dict[str, str] = field(default_factory=lambda: {"public.items": "1"})
     inherited: dict[str, list[str]] = field(default_factory=dict)
@@ -117,7 +117,7 @@ def test_a_table_that_others_inherit_from_is_told_with_what_to_do(config: Config
     assert not trouble.renewal
 
 
-SLOT = Slot("driftless_shop", 900, False, 0, "reserved")
+SLOT = Slot("driftless_shop", 900, None, 0, "reserved")
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_slot_that_nobody_reads(
     monkeypatch: pytest.MonkeyPatch, types: tuple[str, ...], active: bool, said: bool
 ) -> None:
     monkeypatch.setattr(guard, "UNREAD_SECONDS", 0.0)
-    source = Source(found=replace(SLOT, active=active))
+    source = Source(found=replace(SLOT, reader=7 if active else None))
     told = unread("shop", cast("Postgres", source), cast("Kafka", Told(types)))
     assert told.startswith("nobody reads the slot driftless_shop") if said else told == ""
 

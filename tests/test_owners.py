@@ -36,7 +36,7 @@ class Source:
         return self.is_what
 
     def slot(self, name: str) -> Slot | None:
-        return Slot(name, 7, active=True, lag_bytes=0, wal_status="reserved") if name in self.slots else None
+        return Slot(name, 7, reader=7, lag_bytes=0, wal_status="reserved") if name in self.slots else None
 
     def carried(self, publication: str) -> dict[str, str]:
         return {"public.items": "1"} if publication in self.publications else {}

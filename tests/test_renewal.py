@@ -33,7 +33,7 @@ class World:
     """Postgres, Connect, Kafka and the control topic, as one; crashes before the step of that number."""
 
     identities: dict[str, object] = field(default_factory=lambda: dict(IDENTITY))
-    found: Slot | None = field(default_factory=lambda: Slot("driftless_shop", 900, True, 0, "lost"))
+    found: Slot | None = field(default_factory=lambda: Slot("driftless_shop", 900, 7, 0, "lost"))
     running: bool = True
     stored: int | None = 950
     topics: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOPICS, 1))
@@ -85,7 +85,7 @@ class World:
         self._do("stop")
         self.running = False
         if self.found is not None:
-            self.found = Slot(self.found.name, self.found.confirmed, False, 0, self.found.wal_status)
+            self.found = Slot(self.found.name, self.found.confirmed, None, 0, self.found.wal_status)
 
     def forget(self, _: str) -> None:
         self._do("forget")
@@ -190,12 +190,12 @@ def test_it_is_brought_to_its_end_wherever_it_was_broken_off(config: Config, wha
         assert (log.newest.number, log.floor) == (2, {0: 70})
         assert found.topics.keys() == set(TOPICS)
         assert (min(found.topics[name] for name in TOPICS[:2]) > 1) == (what == "another history")
-        found.found = Slot("driftless_shop", 2000, True, 0, "reserved")  # as Debezium makes it
+        found.found = Slot("driftless_shop", 2000, 7, 0, "reserved")  # as Debezium makes it
         assert apply(config, found) == 0, "once is enough"
 
 
 def test_it_is_done_when_it_is_asked_for_and_not_without(config: Config) -> None:
-    sound = world(found=Slot("driftless_shop", 900, True, 0, "reserved"))
+    sound = world(found=Slot("driftless_shop", 900, 7, 0, "reserved"))
     assert apply(config, sound) == 0
     assert sound.done == []
     assert apply(config, sound, anew=True) == 1

@@ -185,9 +185,9 @@ def _connector(
     def put() -> None:
         before = places.source.slot(names.slot(config.name))
         places.connect.put(name, wanted)
-        resume() if stopped else places.connect.wait_running(name, START_SECONDS)
         if before is not None and before.active:
-            _await_restart(config, places, before)
+            _await_left(places, before, name)
+        resume() if stopped else places.connect.wait_running(name, START_SECONDS)
 
     def resume() -> None:
         places.connect.resume(name)
@@ -211,17 +211,16 @@ def _connector(
     return []
 
 
-def _await_restart(config: Config, places: Places, before: Slot) -> None:
+def _await_left(places: Places, before: Slot, connector: str) -> None:
     """Return once the task of the settings before has left the slot: until then it writes messages as they said."""
     deadline = time.monotonic() + START_SECONDS
     while (found := places.source.slot(before.name)) is not None and found.reader == before.reader:
         if time.monotonic() > deadline:
             raise SourceError(
                 f"the connector did not restart with its new settings within {START_SECONDS:.0f} s",
-                hint=f"restart the Connect worker, or the connector {names.connector(config.name)}, then apply again",
+                hint=f"restart the Connect worker, or the connector {connector}, then apply again",
             )
         time.sleep(0.2)
-        places.connect.wait_running(names.connector(config.name), START_SECONDS)
 
 
 def _followers(

@@ -275,17 +275,17 @@ class Postgres:
 
     def slot(self, name: str) -> Slot | None:
         row = self._row(
-            "select slot_name::text, confirmed_flush_lsn::text, active, "
+            "select slot_name::text, confirmed_flush_lsn::text, active_pid, "
             "coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, wal_status, "
-            "coalesce(to_jsonb(s) ->> 'invalidation_reason', ''), "  # since Postgres 17
-            "active_pid from pg_replication_slots s where slot_name = %s",
+            "coalesce(to_jsonb(s) ->> 'invalidation_reason', '') "  # since Postgres 17
+            "from pg_replication_slots s where slot_name = %s",
             name,
         )
         if row is None:
             return None
         confirmed = None if row[1] is None else parse_lsn(str(row[1]))
-        status, reader = cast(str | None, row[4]), cast(int | None, row[6])
-        return Slot(str(row[0]), confirmed, bool(row[2]), int(str(row[3])), status, str(row[5]), reader)
+        reader, status = cast(int | None, row[2]), cast(str | None, row[4])
+        return Slot(str(row[0]), confirmed, reader, int(str(row[3])), status, str(row[5]))
 
     def read_since(self, slot: str) -> str | None:
         """When whoever reads a slot now has connected; None where nobody does, or the role may not see who does."""

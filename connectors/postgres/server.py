@@ -63,8 +63,11 @@ class Slot:
 
     name: str
     confirmed: int | None
-    active: bool
+    reader: int | None
     lag_bytes: int
     wal_status: str | None
     invalidated: str = ""
-    reader: int | None = None
+
+    @property
+    def active(self) -> bool:
+        return self.reader is not None

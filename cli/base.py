@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -165,6 +165,12 @@ def _root(
     ] = False,
 ) -> None:
     pass
+
+
+def no_generation(follower: str, number: int, known: Iterable[int]) -> ConfigError:
+    """The error that stands for a number that none of a follower's generations has."""
+    hint = f"give --generation one of these numbers: {', '.join(map(str, known))}"
+    return ConfigError(f"{follower} has no generation {number}", hint=hint)
 
 
 def say(line: str) -> None:

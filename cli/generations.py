@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cli import complete
-from cli.base import NO, SYNC, File, Json, app, out
+from cli.base import NO, SYNC, File, Json, app, no_generation, out
 from cli.fulfil import fulfil, granted, have_done, opened
 from driftless.config.models import Config
 from driftless.control.request import Request, answered, ask
@@ -128,10 +128,7 @@ def promote(
     config, control, state = opened(file, follower)
     known = generations(state, follower)
     if generation not in known:
-        listed = ", ".join(map(str, known))
-        raise ConfigError(
-            f"{follower} has no generation {generation}", hint=f"give --generation one of these numbers: {listed}"
-        )
+        raise no_generation(follower, generation, known)
     fulfil(config, control, follower, "promote", generation=generation, force=force)
     out.print(f"{follower}: readers see generation {generation}")
 

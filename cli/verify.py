@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import complete
-from cli.base import NO, SYNC, YES, File, Json, app, err, out, say
+from cli.base import NO, SYNC, YES, File, Json, app, err, no_generation, out, say
 from cli.output.progress import show
 from cli.run import spark_jars
 from driftless.config.models import Config
@@ -285,10 +285,7 @@ def _generation(state: State, follower: str, number: int | None) -> Generation:
         raise ConfigError(f"the follower `{follower}` has not been applied yet", hint="run `driftless apply` first")
     if number is not None:
         if number not in known:
-            raise ConfigError(
-                f"{follower} has no generation {number}",
-                hint=f"give --generation one of these numbers: {', '.join(map(str, known))}",
-            )
+            raise no_generation(follower, number, known)
         return known[number]
     live = [n for n in known if (state.get(f"follower/{follower}/{n}") or {}).get("live")]
     return known[live[0] if live else max(known)]

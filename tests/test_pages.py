@@ -1,4 +1,4 @@
-"""What the pages say of the code: every module that one names is there, and every standing word is in the glossary."""
+"""What the pages show of the code: diagrams that any terminal shows, and every standing word in the glossary."""
 
 from __future__ import annotations
 
@@ -8,18 +8,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 FOLDERS = ("cli", "driftless", "connectors", "jobs", "sinks", "stack", "bench", "tests")
 MODULE = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w/]+\.(?:py|lua)\b")
 STANDING = """version epoch floor frontier marker generation promote quarantine cut shard dirty lease follower view
 token stale slice sink write key position build checkpoint horizon tombstone root drift"""
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_module_that_a_page_names_is_there(page: Path) -> None:
-    named = set(MODULE.findall(page.read_text(encoding="utf-8")))
-    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "architecture.md"], ids=lambda page: page.name)

@@ -217,9 +217,9 @@ def test_no_folder_has_more_files_than_a_reader_can_survey() -> None:
 
 def _named() -> Iterator[tuple[str, str]]:
     """(where, path) of every file of the code that a text names."""
-    texts = ["README.md", "Makefile", "docker-compose.yml", "stack/images/Dockerfile", *_sources()]
-    texts += [str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")]
-    folders = "|".join(sorted({part.partition("/")[0] for part in ALLOWED}))
+    texts = ["Makefile", "docker-compose.yml", "stack/images/Dockerfile", *_sources()]
+    texts += [str(p.relative_to(ROOT)) for p in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))]
+    folders = "|".join(sorted({part.partition("/")[0] for part in ALLOWED} | {"tests"}))
     for text in texts:
         for path in re.findall(rf"(?<![\w/.-])(?:{folders})/[\w/]+\.(?:py|lua|xml)\b", (ROOT / text).read_text()):
             yield text, path

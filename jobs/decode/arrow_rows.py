@@ -1,10 +1,9 @@
 """Rows of a table's topic, decoded by Arrow from records as they are, where all of them are of the plainest kind.
 
 What a row is, Spark's expressions say (jobs/decode/rows.py). They cost a JVM that has just started 35 µs a record and
-a warm
-one 15, and Arrow's reader of JSON 1 (docs/benchmarks.md). So large slices of tables of common types are decoded here,
-into the same rows. What is unusual in them, a mistake for one, is not judged here: nothing of such records is taken,
-and they are read again with the expressions.
+a warm one 15, and Arrow's reader of JSON 1 (docs/benchmarks.md). So large slices of tables of common types are decoded
+here, into the same rows. What is unusual in them, a mistake for one, is not judged here: nothing of such records is
+taken, and they are read again with the expressions.
 """
 
 from __future__ import annotations

@@ -8,10 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 CORRECT_THE_FILE = "correct the file, and start again; docs/configuration.md describes every field"
-NOT_TAKEN = "see whether the brokers run and have room on their disks; then try again"
-"""What Kafka has not written in time."""
 POSTGRES_LOG = "see the log of the Postgres server; `driftless check` looks at what the pipeline needs of it"
-KAFKA_REFUSES = "if Kafka denies a right, give it to the user of kafka.security; else the broker's log says more"
 
 
 class SyncError(Exception):

@@ -17,7 +17,8 @@ from confluent_kafka.admin import AdminClient
 
 from driftless.config.models import KafkaConfig
 from driftless.errors import SourceError, SourceUnavailable
-from driftless.kafka.client import Kafka, kafka_error
+from driftless.kafka.client import Kafka
+from driftless.kafka.errors import kafka_error
 from stack import Endpoints, Stack
 from tests import run
 from tests.machine import until

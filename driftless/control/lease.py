@@ -19,7 +19,8 @@ from driftless import names
 from driftless.control.topic import Control, absorb, encode
 from driftless.errors import Fenced, SourceUnavailable
 from driftless.facts.state import LEASE_SECONDS, Fact
-from driftless.kafka.client import Setting, is_fencing, kafka_error
+from driftless.kafka.client import Setting
+from driftless.kafka.errors import is_fencing, kafka_error
 
 WRITE_SECONDS = 3.0
 """How long a renewal may take: a stop must not wait for brokers that are away."""

@@ -15,8 +15,8 @@ from math import isfinite
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from driftless import names
-from driftless.errors import NOT_TAKEN, SourceError
-from driftless.kafka.client import TIMEOUT, Kafka, kafka_error, produce
+from driftless.kafka.client import TIMEOUT, Kafka, produce
+from driftless.kafka.errors import kafka_error, not_taken
 
 SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(32 << 20), "min.cleanable.dirty.ratio": "0.3"}
 
@@ -82,8 +82,7 @@ class QuarantineLog:
         if errors:
             raise kafka_error(errors[0], self.topic)
         if left:
-            what = f"{self.topic}: Kafka did not take {left} records within {TIMEOUT:.0f} s"
-            raise SourceError(what, hint=NOT_TAKEN)
+            raise not_taken(self.topic, f"{left} records", TIMEOUT)
 
 
 Place = tuple[str, int, str]

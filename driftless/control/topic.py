@@ -14,10 +14,11 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from driftless import names
-from driftless.errors import NOT_TAKEN, SourceError
+from driftless.errors import SourceError
 from driftless.facts.shapes import parse
 from driftless.facts.state import Fact, State
-from driftless.kafka.client import TIMEOUT, Kafka, Setting, kafka_error, produce
+from driftless.kafka.client import TIMEOUT, Kafka, Setting, produce
+from driftless.kafka.errors import kafka_error, not_taken
 
 SETTINGS = {
     "cleanup.policy": "compact",
@@ -81,8 +82,7 @@ class Control:
         if errors:
             raise kafka_error(errors[0], self.topic)
         left = len(facts) - len(times)
-        what = f"{self.topic}: Kafka did not take {left} records within {TIMEOUT:.0f} s"
-        raise SourceError(what, hint=NOT_TAKEN)
+        raise not_taken(self.topic, f"{left} records", TIMEOUT)
 
     def _open(self) -> Producer:
         settings: dict[str, Setting] = {"enable.idempotence": True, "message.timeout.ms": int(TIMEOUT * 1000)}

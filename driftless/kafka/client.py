@@ -34,21 +34,14 @@ from confluent_kafka.admin import (
 from driftless.config.kafka_options import java_options
 from driftless.config.kafka_security import java, librdkafka
 from driftless.config.models import KafkaConfig
-from driftless.errors import KAFKA_REFUSES, ConfigError, SourceError, SourceUnavailable
+from driftless.errors import ConfigError, SourceUnavailable
+from driftless.kafka.errors import kafka_error, unreadable
 from driftless.kafka.login import Complaints
 from driftless.kafka.topic_settings import MAX_MESSAGE_BYTES
 
 Offsets = dict[int, int]
 """Partition -> offset."""
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
-_STALE_LEADERS = {
-    KafkaError._NOENT,
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-}
-"""What brokers answer, after one of them restarted, to a client that knows the leaders of before."""
 Setting = str | int | float | bool
 _TO_END: dict[str, Setting] = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
 """Of a reader that stops there. The last may be the mark that ends a transaction, for which the client would wait."""
@@ -341,7 +334,7 @@ class Kafka:
                 if error is not None and not at_end:
                     if error.retriable():
                         continue
-                    raise SourceError(f"reading {topic}: {error.str()}", hint=KAFKA_REFUSES)
+                    raise unreadable(topic, error)
                 assert p is not None
                 assert offset is not None
                 if not at_end and offset < ends[p]:
@@ -362,32 +355,3 @@ def produce(producer: Producer, topic: str, key: bytes, value: bytes | None, **m
             return producer.produce(topic, value, key, **more)
         except BufferError:
             producer.poll(1.0)
-
-
-def is_fencing(error: KafkaError) -> bool:
-    """Whether the brokers refuse a producer because another one has taken its transactional id."""
-    return error.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
-
-
-def kafka_error(error: KafkaError, bootstrap: str) -> SourceError:
-    """The error that says what to do about a client's error."""
-    unreachable = {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._TIMED_OUT,
-        KafkaError._RESOLVE,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.NETWORK_EXCEPTION,
-        # What a broker that restarts answers for a while; the client does not call these retriable.
-        *_STALE_LEADERS,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-    }
-    if error.retriable() or error.code() in unreachable:
-        hint = "is the broker running, and is kafka.bootstrap right? `driftless up` starts a local one"
-        return SourceUnavailable(f"Kafka at {bootstrap} cannot be reached: {error.str()}", hint=hint)
-    return SourceError(f"Kafka at {bootstrap}: {error.str()}", hint=KAFKA_REFUSES)

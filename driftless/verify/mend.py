@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from driftless.errors import NOT_TAKEN, SinkError, SourceError
+from driftless.errors import SinkError
 from driftless.kafka.client import TIMEOUT, Kafka, produce
+from driftless.kafka.errors import not_taken
 from driftless.sink import WRITES
 from driftless.verify.judge import AHEAD, EXTRA, ROWS
 from driftless.verify.spool import hashes
@@ -65,7 +66,7 @@ def mend_log(subject: Subject, wrong: Mapping[str, int], log: LogSpool, kafka: K
         for message in kafka.read_between(subject.log.topic, {partition: offset}, {partition: offset + 1}):
             produce(producer, subject.log.topic, message.key() or b"", None, partition=partition)
     if producer.flush(TIMEOUT):
-        raise SourceError(f"{subject.log.topic}: Kafka did not take deletes within {TIMEOUT:.0f} s", hint=NOT_TAKEN)
+        raise not_taken(subject.log.topic, "deletes", TIMEOUT)
     keys = list(wrong)
     for start in range(0, len(keys), _SNAPSHOT_KEYS):
         subject.again(keys[start : start + _SNAPSHOT_KEYS])

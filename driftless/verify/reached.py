@@ -10,10 +10,11 @@ from confluent_kafka import TopicPartition
 from driftless import names
 from driftless.control.request import ControlReader, is_running
 from driftless.control.topic import Control
-from driftless.errors import KAFKA_REFUSES, SourceError
+from driftless.errors import SourceError
 from driftless.facts.state import State
 from driftless.facts.trust import Trust
 from driftless.kafka.client import TIMEOUT
+from driftless.kafka.errors import unreadable
 from driftless.lsn import format_lsn, parse_lsn
 from driftless.marker import Marker
 from driftless.verify.subject import Target
@@ -57,7 +58,7 @@ class Reached:
             if message is not None:
                 error = message.error()
                 if error is not None and not error.retriable():
-                    raise SourceError(f"reading {self._topic}: {error.str()}", hint=KAFKA_REFUSES)
+                    raise unreadable(self._topic, error)
                 trust = Trust.of(self._control.pipeline, self._reader.state)
                 told = None if error is not None else trust.parse(message.key(), message.value(), 0.0)
                 if isinstance(told, Marker):

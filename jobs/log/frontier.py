@@ -16,11 +16,12 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from driftless import names
 from driftless.control.strangers import Tally
 from driftless.control.topic import Control
-from driftless.errors import KAFKA_REFUSES, SourceError, SyncError
+from driftless.errors import SourceError, SyncError
 from driftless.facts.epochs import TopicLog
 from driftless.facts.state import State
 from driftless.facts.trust import Trust
 from driftless.kafka.client import Kafka, Offsets
+from driftless.kafka.errors import unreadable
 from driftless.marker import Marker, Stranger, Truncation
 from jobs.log.open_transactions import OPEN_SECONDS, Hanging
 from jobs.log.resnapshots import Readings
@@ -200,7 +201,7 @@ class FrontierReader(Background):
             for message in messages:
                 error = message.error()
                 if error is not None and not error.retriable():
-                    raise SourceError(f"reading {self._topic}: {error.str()}", hint=KAFKA_REFUSES)
+                    raise unreadable(self._topic, error)
             good = [m for m in messages if m.error() is None]
             found = [trust.parse(m.key(), m.value(), m.timestamp()[1] / 1000) for m in good]
             with self._lock:

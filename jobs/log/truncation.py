@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from driftless.errors import KAFKA_REFUSES, SourceError, SourceUnavailable
+from driftless.errors import SourceUnavailable
 from driftless.facts.epochs import TopicLog
 from driftless.kafka.client import Kafka
+from driftless.kafka.errors import unreadable
 from driftless.lsn import format_lsn
 from driftless.marker import Truncation
 
@@ -44,7 +45,7 @@ def truncated(kafka: Kafka, log: TopicLog, truncation: Truncation) -> TopicLog:
             assert offset is not None
             if error is not None:
                 if error.code() != KafkaError._PARTITION_EOF:
-                    raise SourceError(f"reading {log.topic}: {error.str()}", hint=KAFKA_REFUSES)
+                    raise unreadable(log.topic, error)
                 left.discard(partition)
             elif partition in left and _lsn(message) >= truncation.lsn:
                 floors[partition] = min(offset, floors[partition])

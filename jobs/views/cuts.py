@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from confluent_kafka import TopicPartition
 
 from driftless import names
-from driftless.errors import KAFKA_REFUSES, SourceError
 from driftless.kafka.client import Kafka, Offsets
+from driftless.kafka.errors import unreadable
 from driftless.marker import Marker
 
 _BACK = 1_000
@@ -63,7 +63,7 @@ class CutReader:
                 if error is None:
                     newest = transaction_end(message.value()) or newest
                 elif not error.retriable():
-                    raise SourceError(f"reading {self._topic}: {error.str()}", hint=KAFKA_REFUSES)
+                    raise unreadable(self._topic, error)
             messages = self._consumer.consume(1_000, 0)
         if newest is None:
             return None

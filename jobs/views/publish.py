@@ -10,7 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 from driftless import names
 from driftless.errors import Fenced, SourceError
 from driftless.facts.builds import Build
-from driftless.kafka.client import TIMEOUT, Kafka, Setting, is_fencing, kafka_error, produce
+from driftless.kafka.client import TIMEOUT, Kafka, Setting, produce
+from driftless.kafka.errors import is_fencing, kafka_error
 from driftless.kafka.topic_settings import MAX_MESSAGE_BYTES
 
 

@@ -163,8 +163,8 @@ def _built(view: dict[str, Any]) -> str:
 
 _NUMBERS = ("gen", "lag s", "lag records", "documents", "quarantined")
 _LESS_NEEDED = ("proven", "view", "applied", "lag records", "quarantined", "documents")
-"""Columns that are left out, in this order, where the terminal is too narrow for all: no name is cut. What is in
-quarantine is told below the table, too. The longest name that a follower may have fits into 80 columns.
+"""`status` leaves out these columns, in this order, if the terminal is too narrow. It never cuts a name: the
+longest name of a follower fits in 80 columns. It also reports the quarantine below the table.
 """
 
 

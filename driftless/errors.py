@@ -100,7 +100,7 @@ class SinkMisconfigured(SinkError):
 
 
 class Internal(SyncError):
-    """No operator is meant to see it: whoever calls what raises it catches it, and does something about it."""
+    """An error inside driftless. The caller catches and handles it, so that no operator sees it."""
 
     HINT = "this is a defect of driftless: start the command again, and report it with what it printed"
 

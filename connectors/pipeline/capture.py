@@ -87,7 +87,7 @@ def _columns(table: Table) -> list[str]:
 
 
 def _since(places: Places, table: Table, epoch: int, state: State) -> Facts:
-    """Since when every record has each column, where no row is read anew; see driftless/facts/column_history.py."""
+    """Since when every record has each column, if no row is re-snapshotted; see driftless/facts/column_history.py."""
     name, registered = table.full_name, state.get(f"table/{table.full_name}")
     if registered is None:
         return since_the_start(name, epoch, _columns(table))

@@ -47,8 +47,8 @@ class Storage:
         if self.rewritten(before):
             return "it was rewritten by ALTER TABLE"
         numbers = self.numbers.keys() & before.numbers.keys()
-        if anew := sorted(name for name in numbers if self.numbers[name] != before.numbers[name]):
-            return f"{', '.join(anew)} was dropped, or renamed, and made again under its name"
+        if recreated := sorted(name for name in numbers if self.numbers[name] != before.numbers[name]):
+            return f"{', '.join(recreated)} was dropped, or renamed, and made again under its name"
         labels = self.labels.keys() & before.labels.keys()
         if renamed := sorted(name for name in labels if set(before.labels[name]) - set(self.labels[name])):
             return f"values of the enum {', '.join(renamed)} were renamed"

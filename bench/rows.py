@@ -86,7 +86,7 @@ class Rows:
         moment = f"2024-03-{n % 28 + 1:02d}T{n % 24:02d}:{n % 59:02d}:{n % 60:02d}.{micros}"
         tail = f'"stock":{n % 5000},"changed_at":"{moment}'
         value = f'{{{head},"price":"{price}",{tail}Z"}}'
-        # What is JSON text already comes before what Spark writes: see jobs/decode/documents.py.
+        # What is JSON text already comes before what Spark writes: see jobs/decode/values.py.
         return Change(key, value, f'{{"price":{price},{head},{tail}+00:00"}}')
 
     def _small(self, key: int, n: int) -> Change:

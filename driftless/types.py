@@ -14,7 +14,7 @@ from driftless.table import Column
 @dataclass(frozen=True)
 class TypeRule:
     """`log`: the JSON type in the log, as Spark names it. `form`: the conversion, implemented in
-    jobs/decode/documents.py.
+    jobs/decode/values.py.
 
     `says`: where a document differs from `to_jsonb`; empty where it does not. `sql`: what is the same in Postgres.
     """

@@ -1,4 +1,7 @@
-"""Versions: one non-negative integer for (epoch, offset). This is the only place that makes or splits one.
+"""Versions: one non-negative integer for (epoch, offset).
+
+What it looks like is said here, and which epoch a record is of by `TopicLog.ends` (driftless/facts/epochs.py).
+jobs/decode says both again for many records at once, in Spark SQL and over arrays; a test holds the three together.
 
 Why not an LSN or a timestamp: for one key the LSNs of its changes can go back in commit order, and the rows of a
 snapshot all carry one LSN. The offset in the key's partition is the order in which the one Debezium task wrote.

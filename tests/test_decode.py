@@ -6,6 +6,7 @@ import json
 import random
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
@@ -14,7 +15,9 @@ from pyspark.sql import SparkSession
 from driftless.facts.epochs import Epoch, TopicLog, first_epoch
 from driftless.sink import WRITES
 from driftless.table import Column, Table
-from jobs.decode.documents import LACKING, writes_sql
+from jobs.decode.arrow_rows import versions
+from jobs.decode.documents import writes_sql
+from jobs.decode.records import LACKING
 from jobs.follow.apply import newest_per_key
 from tests.both_ways import both_ways
 
@@ -159,7 +162,7 @@ def test_a_record_that_cannot_be_read_stops_with_its_place_and_without_its_value
     assert "not a number" not in str(caught.value)
 
 
-def test_the_version_in_spark_is_the_registry_s_for_every_record(spark: SparkSession) -> None:
+def test_versions_in_spark_and_of_arrays_are_the_registry_s_for_every_record(spark: SparkSession) -> None:
     seed = random.randrange(10**6)
     rng = random.Random(seed)
     floors = [{0: 0, 1: 0}]
@@ -168,7 +171,10 @@ def test_the_version_in_spark_is_the_registry_s_for_every_record(spark: SparkSes
     log = TopicLog("t", "id", 2, tuple(Epoch(3 + 2 * i, floor, "") for i, floor in enumerate(floors)))
     places = [(p, o) for p in (0, 1) for o in range(25)]
     found = decode(spark, table(ID), [(b'{"id":1}', None, p, o) for p, o in places], log=log)
-    assert [version for _, version, _ in found] == [log.version(p, o) for p, o in places], f"seed {seed}: {floors}"
+    wanted = [log.version(p, o) for p, o in places]
+    assert [version for _, version, _ in found] == wanted, f"seed {seed}: {floors}"
+    partitions, offsets = (np.array(column) for column in zip(*places, strict=True))
+    assert versions(log, partitions, offsets).to_pylist() == wanted, f"seed {seed}: {floors}"
 
 
 def test_the_newest_write_of_each_key_is_kept_deletes_too() -> None:

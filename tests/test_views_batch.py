@@ -1,4 +1,4 @@
-"""The batch build of a view in Spark: the documents that plain loops over the rows give, and the row store."""
+"""Three opinions on a view's documents: plain loops over the rows, one SELECT of Spark's, and the row store."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftless.version import make_version
-from jobs.views.batch import SETTINGS, rows_of, select
 from jobs.views.store.sqlite import SqliteRows
 from tests.compare import parse, same
 from tests.conftest import fresh_database
 from tests.seeds import seeds
 from tests.test_views_property import resolved
+from tests.views_batch import SETTINGS, rows_of, select
 from tests.views_cases import VALUES, Maker, Row, Spec
 
 pytestmark = pytest.mark.server
@@ -85,7 +85,7 @@ def _rows(spec: Spec, values: dict[str, list[tuple[str, Any]]], rng: random.Rand
 
 
 @pytest.mark.parametrize("seed", seeds(__name__, CASES))
-def test_the_batch_build_gives_the_documents_of_the_row_store(
+def test_the_row_store_gives_the_documents_of_a_select(
     seed: int, spark: SparkSession, values: dict[str, list[tuple[str, Any]]], tmp_path: Path
 ) -> None:
     rng = random.Random(seed)

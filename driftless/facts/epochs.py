@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from driftless.errors import LogReplaced, SourceError
@@ -90,12 +91,18 @@ class TopicLog:
         """What to write into the control topic to register it as the log of a table."""
         return {f"epochs/{table}": self.to_json()}
 
+    @property
+    def ends(self) -> list[tuple[int, Offsets]]:
+        """Each epoch but the newest with the offsets that it ends at, oldest first.
+
+        A record is of the first epoch whose end it lies before, else of the newest: an epoch belongs to the record, not
+        to the moment it is read.
+        """
+        return [(epoch.number, after.floors) for epoch, after in pairwise(self.epochs)]
+
     def epoch_of(self, partition: int, offset: int) -> int:
-        """The epoch of a record. An epoch belongs to the record, not to the moment it is read."""
-        for epoch in reversed(self.epochs):
-            if offset >= epoch.floors[partition]:
-                return epoch.number
-        raise ValueError(f"{self.topic}/{partition}/{offset} is below the floor of the first epoch")
+        """The epoch of a record."""
+        return next((number for number, ends in self.ends if offset < ends[partition]), self.newest.number)
 
     def version(self, partition: int, offset: int) -> int:
         return make_version(self.epoch_of(partition, offset), offset)

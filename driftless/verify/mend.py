@@ -15,7 +15,7 @@ from driftless.verify.judge import AHEAD, EXTRA, ROWS
 from driftless.verify.spool import hashes
 from driftless.verify.stages import LogSpool
 from driftless.verify.subject import UNREADABLE, Builders, Subject, Target
-from driftless.version import MAX_OFFSET, make_version
+from driftless.version import make_version, split_version
 
 _BATCH = 1_000
 _SNAPSHOT_KEYS = 500
@@ -62,7 +62,7 @@ def mend_log(subject: Subject, wrong: Mapping[str, int], log: LogSpool, kafka: K
     extra = [key for key, problem in wrong.items() if problem == EXTRA]
     producer = kafka.producer(**{"enable.idempotence": True})
     for partition, version in _newest(extra, log).values():
-        offset = version & MAX_OFFSET
+        _, offset = split_version(version)
         for message in kafka.read_between(subject.log.topic, {partition: offset}, {partition: offset + 1}):
             produce(producer, subject.log.topic, message.key() or b"", None, partition=partition)
     if producer.flush(TIMEOUT):
@@ -99,7 +99,7 @@ def _documents(subject: Subject, newest: Mapping[str, tuple[int, int]]) -> dict[
     begin: dict[int, int] = {}
     end: dict[int, int] = {}
     for partition, version in newest.values():
-        offset = version & MAX_OFFSET
+        _, offset = split_version(version)
         begin[partition] = min(offset, begin.get(partition, offset))
         end[partition] = max(offset + 1, end.get(partition, 0))
     found: dict[str, str | None] = {}

@@ -71,7 +71,7 @@ class Compiled:
         columns = [self.view.column(name, key) for key in self.view.tables[name].key]
         values = [sql_of(column, f"{alias}.{quoted_column(column.name)}") for column in columns]
         if len(values) == 1:
-            # As jobs/decode/documents.py has it, where the word NaN of a number keeps its quotes.
+            # As jobs/decode/values.py has it, where the word NaN of a number keeps its quotes.
             rule = rule_of(columns[0])
             as_json = rule is not None and rule.form in _JSON_FORMS
             return f"{values[0]}::text" if as_json else f"({values[0]} #>> '{{}}')"

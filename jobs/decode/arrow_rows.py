@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,8 @@ from driftless.facts.epochs import TopicLog
 from driftless.table import Column, Table
 from driftless.types import rule_of
 from driftless.version import OFFSET_BITS
-from jobs.decode.documents import DAYS, MICROS, Scale, member
 from jobs.decode.rows import FIXED, is_plain
+from jobs.decode.values import DAYS, MICROS, Scale, member
 
 # Their stubs know fewer arguments than the functions take.
 pc: Any = pyarrow.compute
@@ -133,7 +132,7 @@ class PlainRows:
 
 
 def _check_present(name: str, known: int, cells: _Values, values: _Values, headers: _Values) -> None:
-    """As `absent_sql` does."""
+    """As `faults_sql` does."""
     if cells.null_count == values.null_count:  # of deletes alone
         return
     nulls = pc.and_(cells.is_null(), values.is_valid())
@@ -148,9 +147,8 @@ def _check_present(name: str, known: int, cells: _Values, values: _Values, heade
 def versions(log: TopicLog, partitions: Any, offsets: Any) -> _Values:
     """As `version_sql` does, of numpy's arrays."""
     epochs = np.full(len(offsets), log.newest.number)
-    for after, before in pairwise(reversed(log.epochs)):
-        floors = np.array([after.floors.get(p, 0) for p in range(log.partitions)])
-        epochs[offsets < floors[partitions]] = before.number
+    for number, ends in reversed(log.ends):
+        epochs[offsets < np.array([ends.get(p, 0) for p in range(log.partitions)])[partitions]] = number
     return pa.array(epochs << OFFSET_BITS | offsets)
 
 

@@ -1,27 +1,15 @@
-"""From records of a table's topic to (key, version, document), as Spark SQL: no Python sees a row.
-
-A document's value is what `to_jsonb(column)` gives in UTC. Each conversion below is one of the forms of
-driftless/types.py and yields either a Spark value that `to_json` writes right, or finished JSON text.
-"""
+"""From records of a log to (key, version, document), as Spark SQL: no Python sees a row."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driftless.facts.epochs import TopicLog
-from driftless.table import Column, Table
-from driftless.types import NULLED_ARRAYS, TypeRule, rule_of
-from driftless.version import OFFSET_BITS
-from jobs.decode.spark_sql import NULLS, RENAMED, SEVERAL, refuse
-from jobs.decode.spark_sql import literal as _literal
-from jobs.decode.spark_sql import quote as _quote
-from jobs.decode.type_conversions import Value, element, form_value
-
-LACKING = "a large value is missing that an UPDATE left alone: replica identity is not full"
-BROKEN = "_broken".ljust(64, "_")
-"""Where Spark puts the text of a record that does not fit its schema. Longer than the name of a column can be."""
+from driftless.table import Table
+from jobs.decode.records import decoded_sql, faults_sql, version_sql, whole_key_sql
+from jobs.decode.spark_sql import literal, quote
+from jobs.decode.values import column_of, member, value_sql
 
 
 @dataclass(frozen=True)
@@ -51,29 +39,15 @@ def writes_sql(
     """
     read = {*fields.values(), *(where.columns if where else ())}
     wanted = [column for column in table.columns if column.name in read]
-    keys = [column_of(table, name) for name in table.key]
-    parse = [
-        f"from_json(CAST(key AS STRING), {row_schema(keys)}) AS k",
-        f"from_json(CAST(value AS STRING), {row_schema(wanted)}) AS r",
-        "value IS NULL AS gone",
-        f"{version_sql(log)} AS version",
-        f"concat({_literal(log.topic)}, '/', `partition`, '/', `offset`) AS place",
-        *columns_for_absent(since or {}),
-    ]
-    parse.append(f"{lacking_sql(table, unavailable)} AS lacking")
-    missing = " OR ".join(f"k.{_quote(name)} IS NULL" for name in table.key)
+    known = since or {}
     shape = [
-        f"CASE WHEN k IS NULL OR {missing} THEN raise_error(concat(place, ': the key cannot be decoded')) "
-        f"ELSE {key_sql(keys)} END AS key",
+        f"{whole_key_sql(table)} AS key",
         "version",
-        f"CASE WHEN gone THEN NULL WHEN r IS NULL OR r.{BROKEN} IS NOT NULL "
-        f"THEN raise_error(concat(place, ': the row cannot be decoded: the table may have changed')) "
-        f"WHEN lacking THEN raise_error(concat(place, ': {LACKING}')) "
-        f"{''.join(f'WHEN {is_absent} THEN {raised} ' for is_absent, raised in absent_sql(wanted, since or {}))}"
+        f"CASE WHEN gone THEN NULL {faults_sql(wanted, known)} "
         f"{f'WHEN NOT coalesce({where.sql}, false) THEN NULL ' if where else ''}"
         f"ELSE {_document(table, fields)} END AS document",
     ]
-    return parse, shape
+    return decoded_sql(table, wanted, log, unavailable, known), shape
 
 
 def documents_sql(log: TopicLog) -> tuple[list[str], list[str]]:
@@ -82,232 +56,18 @@ def documents_sql(log: TopicLog) -> tuple[list[str], list[str]]:
     return ["CAST(key AS STRING) AS key", f"{version_sql(log)} AS version", text], ["key", "version", "document"]
 
 
-def columns_for_absent(since: Mapping[str, int]) -> list[str]:
-    """What `absent_sql` looks at, for the first of the two steps."""
-    if not since:
-        return []
-    return ["value AS raw", *(["headers"] if any(since.values()) else [])]
-
-
-def absent_sql(columns: Iterable[Column], since: Mapping[str, int]) -> list[tuple[str, str]]:
-    """For each column the condition that a record lacks it and must not, and the error then."""
-    found = []
-    for column in columns:
-        known = since.get(column.name)
-        if known is None:
-            continue
-        absent = (
-            f"r.{_quote(column.name)} IS NULL AND NOT contains(CAST(raw AS STRING), {_literal(member(column.name))})"
-        )
-        if known:
-            changed = "get(filter(headers, h -> h.key = 'lsn'), 0).value"
-            absent += f" AND coalesce(try_cast(CAST({changed} AS STRING) AS BIGINT), 0L) > {known}L"
-        said = _literal(f": the row has no column {column.name}, {RENAMED}")
-        found.append((absent, f"raise_error(concat(place, {said}))"))
-    return found
-
-
-def lacking_sql(table: Table, unavailable: str) -> str:
-    """Whether a value is missing that the UPDATE left alone: as text, or in the hexadecimal digits of a bytea."""
-    if not unavailable or not table.needs_full_identity:
-        return "false"
-    texts = (unavailable, unavailable.encode().hex())
-    return " OR ".join(f"contains(CAST(value AS STRING), {_literal(text)})" for text in texts)
-
-
-def column_of(table: Table, name: str) -> Column:
-    column = table.column(name)
-    if column is None:
-        raise ValueError(f"{table.full_name} has no column {name}")
-    return column
-
-
-def _rule(column: Column) -> TypeRule:
-    rule = rule_of(column)
-    if rule is None:
-        raise ValueError(f"no rule for the type {column.type} of the column {column.name}")
-    return rule
-
-
-def row_schema(columns: list[Column]) -> str:
-    parts = []
-    for column in columns:
-        log = _rule(column).log
-        parts.append(f"{_quote(column.name)} {f'array<{log}>' if column.array else log}")
-    return _literal(", ".join([*parts, f"{BROKEN} string"])) + f", map('columnNameOfCorruptRecord', '{BROKEN}')"
-
-
-def version_sql(log: TopicLog) -> str:
-    """The epoch by the record's partition and offset, packed with the offset as `make_version` does."""
-    newest, *older = reversed(log.epochs)
-    epoch = f"{newest.number}L"
-    if older:
-        cases = [
-            f"WHEN `partition` = {partition} AND `offset` < {floor} THEN {before.number}L"
-            # From the oldest boundary up, so that the first that holds is the right one.
-            for before, after in reversed(list(zip(older, log.epochs[::-1], strict=False)))
-            for partition, floor in after.floors.items()
-        ]
-        epoch = f"CASE {' '.join(cases)} ELSE {newest.number}L END"
-    return f"shiftleft({epoch}, {OFFSET_BITS}) | `offset`"
-
-
-def key_sql(columns: list[Column]) -> str:
-    """One column: its value's text. Several: a compact JSON array of their values."""
-    if len(columns) == 1:
-        value = value_sql(columns[0], f"k.{_quote(columns[0].name)}")
-        return f"CAST({value.sql} AS STRING)"
-    parts = [cell_sql(column, f"k.{_quote(column.name)}") for column in columns]
-    return "concat('[', concat_ws(',', " + ", ".join(parts) + "), ']')"
-
-
-def cell_sql(column: Column, sql: str) -> str:
-    """JSON text of a column's value that is not null."""
-    rule, value = _rule(column), value_sql(column, sql)
-    if rule.form == "same" and rule.log != "string" and not column.array:
-        return f"CAST({value.sql} AS STRING)"  # a number or a boolean is its own JSON
-    return json_sql(value)
-
-
-def json_sql(value: Value) -> str:
-    """JSON text of one value that is not null."""
-    # to_json writes objects and arrays only: cut the brackets of an array of one.
-    return value.sql if value.json else f"regexp_replace(to_json(array({value.sql})), '^.|.$', '')"
-
-
 def _document(table: Table, fields: Mapping[str, str]) -> str:
     """The document's JSON text: one `to_json` for what Spark writes right, and finished pieces after it."""
     plain, finished = [], []
     for name, column_name in fields.items():
-        value = value_sql(column_of(table, column_name), f"r.{_quote(column_name)}")
+        value = value_sql(column_of(table, column_name), f"r.{quote(column_name)}")
         if value.json:
-            finished.append(f"{_literal(member(name))}, coalesce({value.sql}, 'null')")
+            finished.append(f"{literal(member(name))}, coalesce({value.sql}, 'null')")
         else:
-            plain.append(f"{_literal(name)}, {value.sql}")
+            plain.append(f"{literal(name)}, {value.sql}")
     struct = f"to_json(named_struct({', '.join(plain)}), map('ignoreNullFields', 'false'))"
     if not finished:
         return struct
     if not plain:
         return "concat('{', " + ", ',', ".join(finished) + ", '}')"
     return "concat('{', " + ", ',', ".join(finished) + f", ',', substring({struct}, 2))"
-
-
-def member(name: str) -> str:
-    """`"name":` as JSON."""
-    return json.dumps(name, ensure_ascii=False) + ":"
-
-
-def value_sql(column: Column, sql: str) -> Value:
-    rule = _rule(column)
-    if not column.array:
-        return _scalar(rule.form, sql, column)
-    sql = _of_one_dimension(column, sql)
-    if rule.form == "same":
-        return Value(sql, json=False)
-    shown = _scalar(rule.form, element(rule.form, "x"), column)
-    if not shown.json:
-        return Value(f"transform({sql}, x -> {shown.sql})", json=False)
-    pieces = f"transform({sql}, x -> coalesce({shown.sql}, 'null'))"
-    return Value(f"concat('[', array_join({pieces}, ','), ']')", json=True)
-
-
-_JAVA_ARRAY = r"^\[+L[\w.$]+;@[0-9a-f]+$"
-"""What Debezium writes for an element that is an array itself: the name that Java gives it, and none of its values."""
-
-
-def _of_one_dimension(column: Column, sql: str) -> str:
-    """Postgres keeps an array of any number of dimensions in a column that was declared with one."""
-    if column.type in NULLED_ARRAYS and column.kind == "b":
-        lost, why = f"size({sql}) > 0 AND forall({sql}, x -> x IS NULL)", NULLS
-    else:
-        lost, why = f"exists({sql}, x -> startswith(x, '[') AND x RLIKE {_literal(_JAVA_ARRAY)})", SEVERAL
-    return f"CASE WHEN {lost} THEN {refuse(column.name, why)} ELSE {sql} END"
-
-
-def _scalar(form: str, sql: str, column: Column) -> Value:
-    match form:
-        case "same":
-            return Value(sql, json=False)
-        case "bytea":
-            return Value(f"concat('\\\\x', {sql})", json=False)
-        case "json":
-            # The text must stay on one line for _bulk; outside of strings a line break is white space.
-            return Value(f"translate({sql}, '\\n\\r', '  ')", json=True)
-        case "numeric":
-            special = "WHEN 'NAN' THEN '\"NaN\"' WHEN 'POSITIVE_INFINITY' THEN '\"Infinity\"' "
-            return Value(f"CASE {sql} {special}WHEN 'NEGATIVE_INFINITY' THEN '\"-Infinity\"' ELSE {sql} END", json=True)
-        case "float":
-            return Value(
-                f"CASE WHEN {sql} IN ('NaN', 'Infinity', '-Infinity') THEN concat('\"', {sql}, '\"') ELSE {sql} END",
-                json=True,
-            )
-        case "timestamp":
-            return Value(
-                _moment(f"replace(CAST(timestamp_micros({sql}) AS STRING), ' ', 'T')", sql, MICROS), json=False
-            )
-        case "date":
-            day = f"CAST(date_from_unix_date(CAST({sql} AS INT)) AS STRING)"
-            return Value(_moment(day, sql, DAYS), json=False)
-        case "time":
-            clock = f"substring(CAST(timestamp_micros({sql}) AS STRING), 12)"
-            return Value(f"CASE WHEN {sql} = 86400000000 THEN '24:00:00' ELSE {clock} END", json=False)
-        case "timestamptz":
-            return Value(_zoned(sql), json=False)
-    return form_value(form, sql, column)
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Where the calendar ends, in a type's own unit since 1970: beyond it Debezium means infinity."""
-
-    lowest: int
-    year_1: int
-    year_10000: int
-    highest: int
-
-
-# Postgres' own range: 4713 BC to 294276 AD for timestamps, 5874897 AD for dates. Debezium 3.7 writes infinity as the
-# ends of a long for timestamps, and as days far below 4713 BC for dates (seen: -622191234 and -625821272).
-MICROS = Scale(-210_866_803_200_000_000, -62_135_596_800_000_000, 253_402_300_800_000_000, 9_223_371_331_200_000_000)
-DAYS = Scale(-2_440_588, -719_162, 2_932_897, 2_145_042_905)
-_DATE_POSITIVE_INFINITY = -622_191_234
-
-
-def _moment(text: str, sql: str, scale: Scale) -> str:
-    """Postgres' spelling: infinity in words, no sign before large years, BC behind early ones."""
-    return (
-        f"CASE WHEN {sql} >= {scale.year_1} AND {sql} < {scale.year_10000} THEN {text} "
-        f"WHEN {_forever(sql, scale)} THEN 'infinity' WHEN {sql} < {scale.lowest} THEN '-infinity' "
-        f"WHEN {sql} >= {scale.year_10000} THEN substring({text}, 2) ELSE {_before_christ(text)} END"
-    )
-
-
-def moment_order(form: str, sql: str) -> str:
-    """A date or timestamp of the log as a number that sorts as Postgres sorts them, infinity at the ends of a long."""
-    scale = DAYS if form == "date" else MICROS
-    last = (1 << 63) - 1
-    return f"CASE WHEN {_forever(sql, scale)} THEN {last}L WHEN {sql} < {scale.lowest} THEN -{last}L ELSE {sql} END"
-
-
-def _forever(sql: str, scale: Scale) -> str:
-    return f"{sql} > {scale.highest}" + (f" OR {sql} = {_DATE_POSITIVE_INFINITY}" if scale is DAYS else "")
-
-
-def _before_christ(text: str) -> str:
-    """`-0043-03-15...` -> `0044-03-15... BC`: year 0 of ISO 8601 is 1 BC."""
-    year = f"CAST(CAST(substring({text}, 2, 4) AS INT) + 1 AS STRING)"
-    signed = f"concat(lpad({year}, 4, '0'), substring({text}, 6), ' BC')"
-    return f"CASE WHEN {text} LIKE '-%' THEN {signed} ELSE concat('0001', substring({text}, 5), ' BC') END"
-
-
-def _zoned(sql: str) -> str:
-    """`2024-01-02T01:04:05.120000Z` -> `2024-01-02T01:04:05.12+00:00`; infinity is in words already."""
-    bare = f"rtrim('Z', {sql})"
-    bare = f"CASE WHEN contains({sql}, '.') THEN rtrim('.', rtrim('0', {bare})) ELSE {bare} END"
-    early = f"regexp_replace({_before_christ(bare)}, ' BC$', '+00:00 BC')"
-    return (
-        f"CASE WHEN {sql} IS NULL OR endswith({sql}, 'infinity') THEN {sql} "
-        f"WHEN startswith({sql}, '+') THEN concat(substring({bare}, 2), '+00:00') "
-        f"WHEN startswith({sql}, '-') OR startswith({sql}, '0000') THEN {early} "
-        f"ELSE concat({bare}, '+00:00') END"
-    )

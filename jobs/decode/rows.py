@@ -8,20 +8,9 @@ from dataclasses import dataclass
 from driftless.facts.epochs import TopicLog
 from driftless.table import Column, Table
 from driftless.types import rule_of
-from jobs.decode.documents import (
-    BROKEN,
-    LACKING,
-    absent_sql,
-    cell_sql,
-    column_of,
-    columns_for_absent,
-    key_sql,
-    lacking_sql,
-    row_schema,
-    value_sql,
-    version_sql,
-)
+from jobs.decode.records import decoded_sql, faults_sql, whole_key_sql
 from jobs.decode.spark_sql import literal, quote
+from jobs.decode.values import cell_sql, value_sql
 
 FIXED = ("partition", "offset", "key", "version", "gate", "gone")
 """Columns before those of the table, which are c0, c1, ..."""
@@ -48,44 +37,26 @@ def rows_sql(table: Table, log: TopicLog, *, unavailable: str = "", since: Mappi
     decoded fails the batch with its place. `table`: with the columns that are wanted, and the key's. `since`: as of
     `writes_sql`.
     """
-    keys = [column_of(table, name) for name in table.key]
+    columns, known = list(table.columns), since or {}
     parse = [
-        f"from_json(CAST(key AS STRING), {row_schema(keys)}) AS k",
-        f"from_json(CAST(value AS STRING), {row_schema(list(table.columns))}) AS r",
-        "value IS NULL AS gone",
-        f"{version_sql(log)} AS version",
-        f"concat({literal(log.topic)}, '/', `partition`, '/', `offset`) AS place",
-        f"{lacking_sql(table, unavailable)} AS lacking",
+        *decoded_sql(table, columns, log, unavailable, known),
         f"{_header('op', '0')} AS op",
         f"{_header('seq', 'size(headers) - 1')} AS seq",
         "`partition`",
         "`offset`",
-        *columns_for_absent(since or {}),
     ]
-    missing = " OR ".join(f"k.{quote(name)} IS NULL" for name in table.key)
-    broken = (
-        f"NOT gone AND (r IS NULL OR r.{BROKEN} IS NOT NULL), "
-        "raise_error(concat(place, ': the row cannot be decoded: the table may have changed'))"
-    )
-    lacking = f"lacking, raise_error(concat(place, ': {LACKING}'))"
-    absent = absent_sql(table.columns, since or {})
-    gone = "gone"
-    if absent:
-        cases = " ".join(f"WHEN {is_absent} THEN {raised}" for is_absent, raised in absent)
-        gone = f"CASE WHEN gone THEN gone {cases} ELSE gone END"
     shape = [
         "`partition`",
         "`offset`",
-        f"CASE WHEN k IS NULL OR {missing} THEN raise_error(concat(place, ': the key cannot be decoded')) "
-        f"ELSE {key_sql(keys)} END AS key",
+        f"{whole_key_sql(table)} AS key",
         "version",
         # The first of `["123","456"]`; `[null,"456"]` before any transaction has ended.
         "CASE WHEN op = 'r' THEN -1L "
         "ELSE coalesce(try_cast(substring_index(substring(seq, 3), '\"', 1) AS BIGINT), 0L) END AS gate",
-        f"if({broken}, if({lacking}, {gone})) AS gone",
-        *(f"{_cell(table, column.name)} AS c{number}" for number, column in enumerate(table.columns)),
+        f"CASE WHEN gone THEN gone {faults_sql(columns, known)} ELSE gone END AS gone",
+        *(f"{_cell(column)} AS c{number}" for number, column in enumerate(columns)),
     ]
-    plain = frozenset(number for number, column in enumerate(table.columns) if is_plain(column))
+    plain = frozenset(number for number, column in enumerate(columns) if is_plain(column))
     return RowsSql(tuple(parse), tuple(shape), plain)
 
 
@@ -101,8 +72,8 @@ def is_plain(column: Column) -> bool:
     return rule is not None and not column.array and (rule.log, rule.form) == ("string", "same")
 
 
-def _cell(table: Table, name: str) -> str:
-    column, here = column_of(table, name), f"r.{quote(name)}"
+def _cell(column: Column) -> str:
+    here = f"r.{quote(column.name)}"
     if is_plain(column):
         return value_sql(column, here).sql
     return f"if({here} IS NULL, NULL, {cell_sql(column, here)})"

@@ -1,6 +1,6 @@
 """The conversions of the less common types (driftless/types.py), each an expression of Spark SQL.
 
-The plain ones are in jobs/decode/documents.py. What arrives is written there as seen in Debezium's records.
+The plain ones are in jobs/decode/values.py. What arrives is written there as seen in Debezium's records.
 """
 
 from __future__ import annotations

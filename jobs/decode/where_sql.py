@@ -12,8 +12,9 @@ from decimal import Decimal
 from driftless.table import Column, Table
 from driftless.where.clause import Where
 from driftless.where.literals import Kind, Pattern, Value
-from jobs.decode.documents import Filter, moment_order
+from jobs.decode.documents import Filter
 from jobs.decode.spark_sql import literal, quote
+from jobs.decode.values import moment_order
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WIDEST = 1_000_000

@@ -1,4 +1,4 @@
-"""A view as one SELECT of Spark over the rows of its tables: the whole of it at once, as a new build takes it.
+"""A view as one SELECT of Spark over the rows of its tables: a third opinion on what its documents are.
 
 Of the same shape as driftless/views/sql.py: each relation a subquery of all its rows, grouped by what leads to the row
 above.
@@ -13,8 +13,8 @@ from driftless.table import Column, Table
 from driftless.views.compare import last_order
 from driftless.views.tree import Join, Node, Sort, View
 from driftless.where.clause import parse
-from jobs.decode.documents import column_of, json_sql, key_sql, member, row_schema, value_sql
 from jobs.decode.spark_sql import literal
+from jobs.decode.values import column_of, json_sql, key_sql, member, row_schema, value_sql
 from jobs.decode.where_sql import LogDialect
 
 SETTINGS = {"spark.sql.analyzer.maxIterations": "1000"}  # for the session that runs `select`

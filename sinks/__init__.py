@@ -13,7 +13,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, Final, cast
 
 from pydantic import Field
 
@@ -29,6 +29,13 @@ of the fields below) by a runner whose lease has since run out.
 """
 
 
+ACCESS: Final = "how the store is reached"
+"""Marks a field of a kind, as `Annotated[str, ACCESS]`, that does not say what the store holds.
+
+Generations move with such a field. Where another one changes, the follower is rebuilt.
+"""
+
+
 class Unfit(ValueError):
     """A field's value that is right by itself and cannot serve this follower."""
 
@@ -40,16 +47,20 @@ class Unfit(ValueError):
 class SinkConfig(StoreConfig):
     """What every kind of store has in its part of sync.yaml. Unknown fields are refused; values are never shown."""
 
-    retry_seconds: float = Field(
+    retry_seconds: Annotated[float, ACCESS] = Field(
         default=20,
         ge=0,
         le=600,
         description="Seconds that a write which may still succeed is tried before the follower says that it waits.",
         examples=["60"],
     )
-    request_seconds: float = Field(
+    request_seconds: Annotated[float, ACCESS] = Field(
         default=30, gt=0, le=60, description="Seconds that one request may take.", examples=["10"]
     )
+
+    @classmethod
+    def access(cls) -> frozenset[str]:
+        return frozenset(name for name, field in cls.model_fields.items() if ACCESS in field.metadata)
 
     @property
     def expires(self) -> bool:

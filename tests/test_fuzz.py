@@ -42,7 +42,7 @@ CONFIG = Config.model_validate(
         "kafka": {"bootstrap": "kafka:9092"},
         "connect": {"url": "http://connect:8083"},
         "views": {"item": {"root": "public.items"}, "order": {"root": "public.items", "atomic": True}},
-        "followers": {"item-cache": {"view": "item", "kind": "redis", "sink": {}}},
+        "followers": {"item-cache": {"view": "item", "kind": "redis", "sink": {}, "access": []}},
     }
 )
 ROUNDS = 1_000

@@ -38,6 +38,13 @@ def test_every_kind_meets_the_suite(kind: str) -> None:
     assert kind in {suite.kind for suite in suites if suite is not SinkSuite}, f"tests/test_{kind}_sink.py has no suite"
 
 
+def test_a_follower_is_not_rebuilt_where_its_store_is_only_reached_in_another_way() -> None:
+    """Of these fields fingerprints are made: one more or less here would have every follower rebuilt."""
+    common = {"url", "ca_certs", "retry_seconds", "request_seconds"}
+    assert config_model("redis").access() == common
+    assert config_model("opensearch").access() == common | {"request_bytes", "request_documents", "connections"}
+
+
 @pytest.mark.parametrize("kind", kinds())
 def test_every_field_says_what_it_means_and_unknown_fields_are_refused(kind: str) -> None:
     model = config_model(kind)

@@ -202,10 +202,11 @@ class _Check:
                 self.problems.append(self._say(at, f"has no store: it needs {listed}"))
             for kind in kinds:
                 self._sink((*at, kind), self._sinks[kind], entry[kind])
-            return {**plain, "kind": "", "sink": {}}
+            return {**plain, "kind": "", "sink": {}, "access": frozenset()}
         (kind,) = kinds
         self._sink((*at, kind), self._sinks[kind], entry[kind])
-        return {**plain, "kind": kind, "sink": entry[kind] if isinstance(entry[kind], dict) else {}}
+        sink = entry[kind] if isinstance(entry[kind], dict) else {}
+        return {**plain, "kind": kind, "sink": sink, "access": self._sinks[kind].access()}
 
     def _sink(self, at: Location, model: type[StoreConfig], entry: object) -> None:
         try:

@@ -211,10 +211,16 @@ class FollowerConfig(Model):
     )
     kind: str = Field(exclude=True)
     sink: dict[str, Any] = Field(exclude=True, repr=False)
+    access: frozenset[str] = Field(exclude=True)
 
 
 class StoreConfig(Model):
     """A kind of store's part of a follower."""
+
+    @classmethod
+    def access(cls) -> frozenset[str]:
+        """The fields that say how the store is reached, not what it holds: where one changes, nothing is rebuilt."""
+        return frozenset()
 
     @property
     def place(self) -> tuple[str, ...]:

@@ -16,9 +16,6 @@ from driftless.table import Table
 from driftless.types import refusal
 from driftless.where.clause import parse
 
-_ACCESS = {"url", "ca_certs", "retry_seconds", "request_seconds", "request_bytes", "request_documents", "connections"}
-"""Settings that say how a store is reached, not what it holds: a generation moves with them."""
-
 
 def view_fields(config: Config, view: str, table: Table) -> dict[str, str]:
     """Name in the document -> column, with what the view leaves open taken from the table as it is now."""
@@ -64,7 +61,7 @@ class Generation:
 
     def settings(self, entry: FollowerConfig) -> dict[str, Any]:
         """The sink's configuration: what this generation was begun with, reached as sync.yaml says now."""
-        return {**self.sink, **{key: value for key, value in entry.sink.items() if key in _ACCESS}}
+        return {**self.sink, **{key: value for key, value in entry.sink.items() if key in entry.access}}
 
 
 def define(
@@ -86,7 +83,7 @@ def define(
     where = config.views[entry.view].where
     shown = {*fields.values(), *table.key, *(parse(where).columns if where else ())}
     table = replace(table, columns=tuple(column for column in table.columns if column.name in shown))
-    sink = {key: value for key, value in entry.sink.items() if key not in _ACCESS}
+    sink = {key: value for key, value in entry.sink.items() if key not in entry.access}
     built_from = {
         "view": entry.view,
         "root": table.full_name,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cached_property
 from secrets import token_hex
-from typing import Any, cast
+from typing import Annotated, Any, cast
 from urllib.parse import urlsplit
 
 import orjson
@@ -17,7 +17,7 @@ from pydantic import Field, JsonValue, field_validator
 from driftless.config.address import url_problem
 from driftless.errors import SinkMisconfigured, SinkUnavailable
 from driftless.sink import Applied, Progress, SinkContext, in_silence
-from sinks import HORIZON_SECONDS, SinkConfig, Unfit, drop_of_live
+from sinks import ACCESS, HORIZON_SECONDS, SinkConfig, Unfit, drop_of_live
 from sinks._arrow import slices
 from sinks._retry import attempts
 from sinks.opensearch.bulk import ANSWER, Verdict, bulk_body, judge, reject
@@ -40,7 +40,7 @@ _REFUSED_SETTINGS = {
 class Config(SinkConfig):
     """An OpenSearch index, 2.x or newer."""
 
-    url: str = Field(
+    url: Annotated[str, ACCESS] = Field(
         repr=False,
         description="Base URL of the server; a user and password may stand in it.",
         examples=["https://user:secret@search:9200"],
@@ -63,16 +63,16 @@ class Config(SinkConfig):
         "it sees, except dates, which stay text.",
         examples=["{dynamic: strict, properties: {id: {type: long}, title: {type: text}}}"],
     )
-    ca_certs: str | None = Field(
+    ca_certs: Annotated[str | None, ACCESS] = Field(
         default=None, description="File of certificates to trust for `https`.", examples=["/etc/ssl/search-ca.pem"]
     )
-    request_bytes: int = Field(
+    request_bytes: Annotated[int, ACCESS] = Field(
         default=5_000_000, ge=1_000, description="About how many bytes one bulk request may have.", examples=["1000000"]
     )
-    request_documents: int = Field(
+    request_documents: Annotated[int, ACCESS] = Field(
         default=2_500, ge=1, description="How many writes one bulk request may hold.", examples=["1000"]
     )
-    connections: int = Field(
+    connections: Annotated[int, ACCESS] = Field(
         default=2, ge=1, le=16, description="Bulk requests in flight at once for a large batch.", examples=["4"]
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from secrets import token_hex
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from driftless.config.address import url_problem
 from driftless.config.models import Duration, milliseconds
 from driftless.errors import SinkMisconfigured
 from driftless.sink import Applied, Progress, SinkContext, in_silence
-from sinks import SinkConfig, Unfit
+from sinks import ACCESS, SinkConfig, Unfit
 from sinks.redis.format import Format, HashOfColumns, JsonText
 from sinks.redis.generations import Generations
 from sinks.redis.names import Names, Template, columns_in
@@ -30,7 +30,7 @@ _REHEARSAL = "for _, name in ipairs(KEYS) do redis.call('SET', name, '') redis.c
 class Config(SinkConfig):
     """A Redis server, 6.2 or newer, without eviction."""
 
-    url: str = Field(
+    url: Annotated[str, ACCESS] = Field(
         repr=False,
         description="`redis://user:password@host:6379/0`, or `rediss://` for TLS.",
         examples=["redis://:secret@cache:6379/0"],
@@ -53,7 +53,7 @@ class Config(SinkConfig):
         "later. A document that has expired is no difference. Left out: never.",
         examples=["30m"],
     )
-    ca_certs: str | None = Field(
+    ca_certs: Annotated[str | None, ACCESS] = Field(
         default=None, description="File of certificates to trust for `rediss`.", examples=["/etc/ssl/cache-ca.pem"]
     )
 

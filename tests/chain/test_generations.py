@@ -114,6 +114,7 @@ def test_a_rebuilt_follower_is_switched_and_can_be_gone_back_from(
     assert job.running
 
 
+@pytest.mark.soak
 def test_a_generation_is_not_promoted_before_it_is_told_to(pipeline: Pipeline) -> None:
     live = next(n for n, live in numbers(pipeline, "item-cache").items() if live)
     newest = max(numbers(pipeline, "item-cache"))

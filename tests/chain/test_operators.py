@@ -155,6 +155,7 @@ def test_requests_wait_in_a_queue_and_each_is_answered(pipeline: Pipeline) -> No
     pipeline.assert_in_step()
 
 
+@pytest.mark.soak
 def test_what_is_held_back_stays_so_and_whoever_waits_is_told(pipeline: Pipeline) -> None:
     """One document that the index refuses, and a TRUNCATE: the generation after it is not promoted, and the one that
     readers see can come no further.
@@ -195,6 +196,7 @@ def held(pipeline: Pipeline) -> str:
     return "".join(str(fact["stuck"]) for fact in standings(pipeline, SEARCH).values())
 
 
+@pytest.mark.soak
 def test_who_waits_for_a_follower_that_is_removed_is_answered(pipeline: Pipeline, job: Job) -> None:
     assert pipeline.here("pause", CACHE).code == 0
     key = f"request/{CACHE}/promote/y1".encode()

@@ -90,6 +90,7 @@ def test_a_document_that_the_store_refuses(pipeline: Pipeline) -> None:
     well(pipeline)
 
 
+@pytest.mark.soak
 def test_a_column_that_is_renamed(pipeline: Pipeline) -> None:
     pipeline.connection.execute("alter table customers rename name to called")
     told(
@@ -121,6 +122,7 @@ def test_a_child_that_comes_later(pipeline: Pipeline, job: Job) -> None:
     well(pipeline)
 
 
+@pytest.mark.soak
 def test_nobody_runs_them_and_what_readers_saw_is_deleted(pipeline: Pipeline, job: Job) -> None:
     assert job.stop() == 0
     assert "Traceback" not in job.output()

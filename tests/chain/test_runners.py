@@ -118,6 +118,7 @@ def test_a_runner_that_is_told_to_stop_gives_its_lease_back(pipeline: Pipeline, 
     assert successor.running
 
 
+@pytest.mark.soak
 def test_killing_one_follower_leaves_its_sibling_fresh(pipeline: Pipeline, source: psycopg.Connection) -> None:
     pipeline.end_jobs()
     search, cache = pipeline.run("item-search"), pipeline.run("item-cache")

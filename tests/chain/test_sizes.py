@@ -116,6 +116,7 @@ def test_a_document_that_is_larger_than_the_log_takes_is_held_alone(pipeline: Pi
         assert said == {"missing": 0, "extra": 0, "different": 0, "quarantined": wanted, "stage": None}
 
 
+@pytest.mark.soak
 def test_a_held_document_survives_a_kill_and_shows_its_values_only_when_asked(pipeline: Pipeline) -> None:
     running(pipeline).kill()
     running(pipeline)

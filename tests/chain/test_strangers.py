@@ -264,6 +264,7 @@ def test_a_name_that_another_pipeline_has_is_refused_before_anything_is_touched(
     assert written == [], "the pipeline that is there was told to end"
 
 
+@pytest.mark.soak
 def test_a_token_that_was_changed_is_registered_and_nothing_is_missed(
     pipeline: Pipeline, source: psycopg.Connection
 ) -> None:

@@ -99,7 +99,7 @@ def found(said: dict[str, Any]) -> dict[str, tuple[str, str]]:
 def test_what_is_right_is_in_sync(pipeline: Pipeline, source: psycopg.Connection) -> None:
     before = pipeline.lsn()
     source.execute("analyze")
-    done = pipeline.here("verify", "--json", "--source-rate", "100", "--allow-quarantined", seconds=400)
+    done = pipeline.here("verify", "--json", "--source-rate", "300", "--allow-quarantined", seconds=400)
     assert done.code == 0, (done.out, done.err)
     things = source.execute("select count(*) from things").fetchone()
     assert things is not None

@@ -42,6 +42,7 @@ def insert(dsn: str, first: int) -> None:
         )
 
 
+@pytest.mark.soak
 def test_a_transaction_larger_than_a_slice_is_shown_whole_and_once(pipeline: Pipeline) -> None:
     assert ORDERS * (LINES + 1) > SLICE_OFFSETS
     before = written(pipeline)

@@ -152,6 +152,21 @@ class TestOpenSearchSink(OpenSearchRefusals, SinkSuite):
         assert sink.promoted() == 3
         assert list(ask(store_url, "GET", f"/_alias/{name}")[1]) == [f"{name}-3"]
 
+    @pytest.mark.parametrize("narrowed", [{"filter": {"term": {"n": 1}}}, {"routing": "a"}])
+    def test_an_alias_that_shows_a_part_is_not_what_readers_should_see(
+        self, sink: Sink, generation: int, store_url: str, name: str, narrowed: dict[str, object]
+    ) -> None:
+        sink.promote(generation)
+        again = {"index": f"{name}-{generation}", "alias": name, **narrowed}
+        assert ask(store_url, "POST", "/_aliases", {"actions": [{"add": again}]})[0] == 200
+        with pytest.raises(
+            SinkMisconfigured,
+            match=f"Readers of `{name}` see a part of `{name}-{generation}`: somebody gave the alias a",
+        ):
+            sink.promoted()
+        sink.promote(generation)
+        assert sink.promoted() == generation
+
     def test_settings_and_mapping_are_the_operators(self, opened: Opener, store_url: str, name: str) -> None:
         mapping = {"dynamic": "strict", "properties": {"n": {"type": "long"}}}
         opened(settings={"index": {"number_of_shards": 3}, "refresh_interval": "7s"}, mapping=mapping).create(1)

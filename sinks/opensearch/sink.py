@@ -26,6 +26,7 @@ from sinks.opensearch.faithful import OVERRIDES, ROUTING, Faithful, flatten
 from sinks.opensearch.id import document_ids
 from sinks.opensearch.mapping import mapping_notes
 from sinks.opensearch.read import read, scan
+from sinks.opensearch.readers_alias import ReadersAlias
 from sinks.opensearch.server import TOO_LARGE, Server, error_type
 
 # Settings that would break a guarantee, with what they would break.
@@ -158,6 +159,7 @@ class OpenSearchSink:
             request_seconds=config.request_seconds,
             retry_seconds=config.retry_seconds,
         )
+        self._readers = ReadersAlias(self._server, config.index, context)
         self._checkpoints = Checkpoints(self._server, context)
         self._faithful = Faithful(self._server, config.index, context, strict=config.mapping.get("dynamic") == "strict")
 
@@ -166,11 +168,11 @@ class OpenSearchSink:
     def check(self) -> None:
         """Also refuses a server that is not OpenSearch, and a reader's name that something else holds."""
         self._server.require_opensearch()
-        self._holders()
+        self._readers.holders()
         self._faithful.check()
 
     def create(self, generation: int) -> None:
-        self._holders()
+        self._readers.holders()
         made = self._server.create(self._name(generation), self._definition(generation))
         if self._mark_of(self._name(generation)) != self._mark(generation):
             raise SinkMisconfigured(
@@ -206,37 +208,10 @@ class OpenSearchSink:
         }
 
     def promote(self, generation: int, progress: Progress = in_silence) -> None:  # noqa: ARG002
-        """One call that changes all aliases or none: killed before or after it, readers see one whole generation.
-
-        It takes the alias from whatever index of ours has it then, so of two processes the later one is right. Whoever
-        writes by the readers' name is refused by the server: what readers see comes from the log alone.
-        """
-        self._holders()
-        alias = self._config.index
-        actions = [
-            {"remove": {"index": f"{alias}-*", "alias": alias, "must_exist": False}},
-            {"add": {"index": self._name(generation), "alias": alias, "is_write_index": False}},
-        ]
-        status, _ = self._server.call("POST", "/_aliases", {"actions": actions}, ok={404})
-        if status == 404:
-            raise SinkMisconfigured(
-                f"Generation {generation} of `{self._context.follower}` cannot be promoted: there is none",
-                hint="Build it first, with `driftless rebuild`.",
-            )
-        self.promoted()
+        self._readers.switch(generation)
 
     def promoted(self) -> int | None:
-        holders = self._holders()
-        if len(holders) > 1:
-            what = f"Readers of `{self._config.index}` see several generations: {', '.join(holders)}"
-            raise SinkMisconfigured(what, hint="Take the alias away from all of these indices but one.")
-        if not holders:
-            return None
-        number = holders[0].removeprefix(f"{self._config.index}-")
-        if not number.isdecimal():
-            what = f"The alias `{self._config.index}` leads to `{holders[0]}`, which is not ours"
-            raise SinkMisconfigured(what, hint="Choose another `index` for this follower, or remove that alias.")
-        return int(number)
+        return self._readers.generation()
 
     def drop(self, generation: int, *, also_live: bool = False) -> None:
         mark = self._mark_of(self._name(generation))
@@ -368,26 +343,6 @@ class OpenSearchSink:
         (index,) = orjson.loads(answer).values()
         meta = index["mappings"].get("_meta")
         return meta.get("driftless", "") if isinstance(meta, dict) else ""
-
-    def _holders(self) -> list[str]:
-        """The indices behind the readers' name. Raises where it is, or leads to, something that is not ours."""
-        alias = self._config.index
-        status, answer = self._server.call("GET", f"/{alias}/_alias", ok={404})
-        if status == 404:
-            return []
-        holders: dict[str, dict[str, Any]] = orjson.loads(answer)
-        if alias in holders:
-            raise SinkMisconfigured(
-                f"`{alias}` is an index; readers need it to be an alias",
-                hint="Choose another `index` for this follower, or rename that one with _reindex and delete it.",
-            )
-        for name, found in holders.items():
-            if f"{name}-WRITES" not in found["aliases"]:
-                raise SinkMisconfigured(
-                    f"The alias `{alias}` leads to `{name}`, which is not ours",
-                    hint="Choose another `index` for this follower, or remove that alias.",
-                )
-        return list(holders)
 
     def _gone(self, generation: int, why: str) -> SinkMisconfigured:
         return SinkMisconfigured(

@@ -25,7 +25,7 @@ from driftless.views.tree import Node, View
 from jobs.decode.documents import writes_sql
 from jobs.follow.apply import SinkSpec
 from jobs.follow.job_spec import make_job
-from jobs.log.history import History
+from jobs.log.history import DocumentHistory
 from jobs.spark.source import LogSource, kafka_options
 from sinks import config_model
 
@@ -79,13 +79,13 @@ class Subjects:
         if alike not in self.groups:
             same_topic(self._control.kafka, job.log)
             made = self._built if generation.build else self._plain
-            self.groups[alike] = made(generation, job.log, History(self._spark, job.source))
+            self.groups[alike] = made(generation, job.log, DocumentHistory(self._spark, job.source))
         target = self._target(follower, generation, job.spec)
         target.live = live
         target.look_at_readers()
         self.groups[alike].subject.targets.append(target)
 
-    def _plain(self, generation: Generation, log: TopicLog, history: History) -> Group:
+    def _plain(self, generation: Generation, log: TopicLog, history: DocumentHistory) -> Group:
         table = generation.table
         view = _one_table(generation.view, table, generation.fields, generation.where)
         return Group(
@@ -102,7 +102,7 @@ class Subjects:
             )
         )
 
-    def _built(self, generation: Generation, log: TopicLog, history: History) -> Group:
+    def _built(self, generation: Generation, log: TopicLog, history: DocumentHistory) -> Group:
         build = build_of(self._state, generation.view, generation.build)
         assert build is not None
         for name, table in build.view.tables.items():
@@ -134,7 +134,7 @@ class Subjects:
         fields = {column.name: column.name for column in table.columns if refusal(column) is None}
         parse, shape = writes_sql(table, fields, log, unavailable=names.unavailable(self._config.name))
         options = kafka_options(self._control.kafka, "verify")
-        history = History(self._spark, LogSource(log.topic, options, tuple(parse), tuple(shape)))
+        history = DocumentHistory(self._spark, LogSource(log.topic, options, tuple(parse), tuple(shape)))
         view = _one_table(name, table, fields, None)
         subject = Subject(
             name,

@@ -33,7 +33,7 @@ from jobs.supervise.feed import ControlFeed
 from jobs.supervise.keeper import Keeper
 from jobs.supervise.leased import Shared
 from jobs.views.progress import BuildProgress
-from jobs.views.view_runner import Viewer
+from jobs.views.view_runner import ViewRunner
 
 _log = logging.getLogger(__name__)
 LOOK_SECONDS, IDLE_SECONDS = 0.05, 0.25
@@ -107,7 +107,7 @@ class Runner:
             report(line)
         frontiers = FrontierReader(kafka, self._config.name, self.halt)
         keepers: list[Keeper] = []
-        followers: list[Follower | Viewer] = []
+        followers: list[Follower | ViewRunner] = []
         with ExitStack() as ending:
             for name in (*self._followers, *(names.view_lease(*view) for view in self._views)):
                 keepers.append(Keeper(Lease(control, name, on_wait=report)))
@@ -129,7 +129,7 @@ class Runner:
             ending.callback(ends.stop)
             shared = Shared(self._config, kafka, spark, Tail(spark), ends, frontiers, feed, quarantine, self._rows)
             for (view, shard), keeper in zip(self._views, keepers[len(self._followers) :], strict=True):
-                viewer = Viewer(shared, view, keeper, shard)
+                viewer = ViewRunner(shared, view, keeper, shard)
                 viewer.begin(feed.state)
                 followers.append(viewer)
                 self.progress += viewer.progress
@@ -162,7 +162,7 @@ class Runner:
 
     def _watch(
         self,
-        followers: list[Follower | Viewer],
+        followers: list[Follower | ViewRunner],
         feed: ControlFeed,
         frontiers: FrontierReader,
         until_lsn: int | None,

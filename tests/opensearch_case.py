@@ -11,7 +11,7 @@ import urllib3
 
 from driftless.sink import Applied, Rejected, Sink
 from sinks.opensearch.id import document_id
-from sinks.opensearch.server import Server
+from sinks.opensearch.server import OpenSearchServer
 from tests.store_case import Opener, StoreCase, rows, stored, upsert, writes
 
 
@@ -206,27 +206,27 @@ class OpenSearchRefusals(OpenSearchCase):
     def test_a_request_larger_than_a_gateway_takes_is_cut_in_two(
         self, sink: Sink, generation: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        once = Server.once
+        once = OpenSearchServer.once
 
         def narrow(self: Any, method: str, path: str, body: bytes | None, **rest: Any) -> tuple[int, str]:
             if "_bulk" in path and len(body or b"") > 300:
                 return 413, "Request Entity Too Large"
             return once(self, method, path, body, **rest)
 
-        monkeypatch.setattr(Server, "once", narrow)
+        monkeypatch.setattr(OpenSearchServer, "once", narrow)
         batch = writes(*(upsert(str(n), 1, {"n": n}) for n in range(9)), upsert("large", 1, {"a": "x" * 300}))
         why = "the document is larger than the server takes"
         assert sink.apply(generation, batch) == Applied(written=9, rejected=(Rejected("large", 1, why),))
 
     def test_requests_are_cut_by_bytes(self, opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-        once, sizes = Server.once, list[int]()
+        once, sizes = OpenSearchServer.once, list[int]()
 
         def noted(self: Any, method: str, path: str, body: bytes | None, **rest: Any) -> tuple[int, str]:
             if "_bulk" in path:
                 sizes.append(len(body or b""))
             return once(self, method, path, body, **rest)
 
-        monkeypatch.setattr(Server, "once", noted)
+        monkeypatch.setattr(OpenSearchServer, "once", noted)
         sink = opened(request_bytes=20_000)
         sink.create(1)
         items = [upsert(str(n), 1, {"a": "x" * (n * 37 % 3000)}) for n in range(300)]

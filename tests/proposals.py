@@ -10,7 +10,7 @@ import pytest
 import sinks
 from driftless.config.load import load
 from driftless.config.models import Config
-from driftless.views.resolve import Source, resolve
+from driftless.views.resolve import CapturedTables, resolve
 from driftless.views.tree import View
 
 
@@ -29,7 +29,7 @@ def loaded(folder: Path, text: str) -> Config:
         return load(folder / "sync.yaml", {kind: sinks.config_model(kind) for kind in sinks.kinds()})
 
 
-def trees(config: Config, facts: Source) -> list[View]:
+def trees(config: Config, facts: CapturedTables) -> list[View]:
     """Every view, as `check` resolves it."""
     found = []
     for name, view in config.views.items():

@@ -14,7 +14,7 @@ import redis
 import sinks._retry
 from driftless.errors import SinkUnavailable
 from driftless.sink import Applied, Sink
-from sinks.redis.wire import Server
+from sinks.redis.wire import RedisServer
 from tests.store_case import Opener, StoreCase, delete, stored, upsert, writes
 
 DATABASE = 9
@@ -28,16 +28,16 @@ class Killed(BaseException):
 @contextmanager
 def killed_at(call: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The process ends just before its `call`-th script, counted from 0. Gives the scripts that were run."""
-    run, ran = Server.run, list[str]()
+    run, ran = RedisServer.run, list[str]()
 
-    def crash(self: Server, script: Any, *args: Any) -> Any:
+    def crash(self: RedisServer, script: Any, *args: Any) -> Any:
         if len(ran) == call:
             raise Killed
         ran.append(script.sha)
         return run(self, script, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Server, "run", crash)
+        patch.setattr(RedisServer, "run", crash)
         yield ran
 
 

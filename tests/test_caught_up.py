@@ -8,7 +8,7 @@ from typing import Any, cast
 from driftless.errors import SyncError
 from driftless.facts.state import Fact, State
 from jobs.caught_up import failed_view, reached
-from jobs.follow.progress import Holding, Progress
+from jobs.follow.progress import AppliedState, Progress
 from jobs.views.progress import BuildProgress
 
 
@@ -28,7 +28,7 @@ def build(number: int = 2, error: str = "") -> BuildProgress:
 
 
 def test_who_is_live_at_the_logs_end_has_caught_up() -> None:
-    item = Progress("item-search", "item", 1, holding=Holding({0: 0}, {0: 5}), ends={0: 6})
+    item = Progress("item-search", "item", 1, holding=AppliedState({0: 0}, {0: 5}), ends={0: 6})
     assert not reached(item, [item], state(), None)
     item.put(positions={0: 6})
     assert not reached(item, [item], state(), None), "it has claimed no position yet"
@@ -39,7 +39,7 @@ def test_who_is_live_at_the_logs_end_has_caught_up() -> None:
 
 def test_nobody_waits_for_a_view_that_has_failed() -> None:
     """Its followers take in what it has published, and are then as far as they can be."""
-    order = Progress("order-search", "order", 1, holding=Holding({0: 0}, {0: 5}), ends={0: 6})
+    order = Progress("order-search", "order", 1, holding=AppliedState({0: 0}, {0: 5}), ends={0: 6})
     failed = build(error="a topic is gone")
     assert not reached(order, [failed, order], state(), 1)
     order.put(positions={0: 6})

@@ -17,9 +17,9 @@ from driftless.kafka.client import Offsets, Topic
 from driftless.marker import Marker
 from driftless.sink import Applied
 from jobs.follow import generation_worker as follows
-from jobs.follow.generation_worker import Follow
+from jobs.follow.generation_worker import GenerationWorker
 from jobs.follow.job_spec import Job
-from jobs.follow.readers_generation import Seen
+from jobs.follow.readers_generation import ReadersGeneration
 from jobs.log.end_offsets import Ends
 from jobs.log.frontier import Frontier, Pending
 from tests.machine import until
@@ -92,7 +92,7 @@ class NoQuarantine(list[object]):
 
 @dataclass
 class Running:
-    follow: Follow
+    follow: GenerationWorker
     brokers: Brokers
     pending: Pending
     steps: list[float] = field(default_factory=list)
@@ -113,19 +113,21 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     job = Job("item", "item", 1, LOG, cast("Any", source), cast("Any", SimpleNamespace(open=Store)), 7e5)
     spark: Any = None
     held: Any = NoQuarantine()
-    follow = Follow(job, cast("Any", brokers), spark, cast("Any", None), ends, pending, 1, held, Seen())
+    follow = GenerationWorker(
+        job, cast("Any", brokers), spark, cast("Any", None), ends, pending, 1, held, ReadersGeneration()
+    )
     found = Running(follow, brokers, pending)
 
-    def step(self: Follow, call: Callable[[Follow], None] = Follow._step) -> None:
+    def step(self: GenerationWorker, call: Callable[[GenerationWorker], None] = GenerationWorker._step) -> None:
         found.steps.append(time.monotonic())
         call(self)
 
-    def sure() -> None:
+    def confirm_lease() -> None:
         if found.lost:
             raise SourceUnavailable("the lease has not been renewed for 9 s")
 
-    monkeypatch.setattr(Follow, "_step", step)
-    follow.sure = sure
+    monkeypatch.setattr(GenerationWorker, "_step", step)
+    follow.confirm_lease = confirm_lease
     thread = threading.Thread(target=follow.run, daemon=True)
     thread.start()
     yield found
@@ -173,14 +175,14 @@ def test_one_that_is_paused_hears_that_it_is_to_go_on(running: Running) -> None:
     until("all to be applied", lambda: progress.positions == {0: 3})
     mark(running, 10)
     until("it to be live", lambda: progress.state == "live")
-    running.follow.hold.set()
+    running.follow.paused.set()
     until("it to be paused", lambda: progress.state == "paused")
     running.brokers.end = 5
     begun, before = time.monotonic(), len(running.steps)
     until("some time to pass", lambda: time.monotonic() > begun + 2 * follows.LOOK_SECONDS)
     assert len(running.steps) - before <= 4
     assert progress.positions == {0: 3}
-    running.follow.hold.clear()
+    running.follow.paused.clear()
     until("it to go on", lambda: (progress.state, progress.positions) == ("live", {0: 5}))
 
 

@@ -17,7 +17,7 @@ from driftless.facts.generation import Generation
 from driftless.facts.state import Fact, State
 from driftless.marker import Marker
 from driftless.table import Column, Table
-from jobs.follow.follower import Follower, _Running
+from jobs.follow.follower import Follower, _RunningGeneration
 from jobs.follow.progress import Progress
 from tests.machine import until
 
@@ -85,14 +85,14 @@ class Scene:
             progress=progress,
             quarantine=Quarantined(),
             group=f"item/{number}",
-            overtaken=False,
-            heir=False,
-            beside=None,
-            again=None,
+            superseded=False,
+            promote_if_none=False,
+            promotion_target=None,
+            replay=None,
         )
-        worker.stop, worker.hold, worker.silent = (threading.Event() for _ in range(3))
+        worker.stop, worker.paused, worker.withhold_position = (threading.Event() for _ in range(3))
         thread = threading.Thread(target=worker.stop.wait, args=(30,), daemon=True)
-        self.follower._add(number, _Running(generation, cast(Any, worker), cast(Any, None), thread))
+        self.follower._add(number, _RunningGeneration(generation, cast(Any, worker), cast(Any, None), thread))
 
     def begin(self, number: int, **more: Any) -> None:
         """A generation, as a command or another turn begins it."""
@@ -285,7 +285,7 @@ def test_whoever_waits_is_told_what_keeps_readers_where_they_are(scene: Scene) -
     facts = scene.turn()
     assert facts["generation/item/2"]["epoch"] == 2
     scene.turn()
-    assert (first.worker.overtaken, first.progress.stuck) == (True, "")
+    assert (first.worker.superseded, first.progress.stuck) == (True, "")
     second = scene.built(2, quarantined=1)
     scene.turn()
     assert second.held_back
@@ -303,7 +303,7 @@ def test_a_promotion_is_refused_where_it_can_come_no_further(scene: Scene) -> No
     second = scene.built(2, lsn=5)
     scene.turn()
     assert second.promoting
-    scene.follower._running[2].worker.hold.set()
+    scene.follower._running[2].worker.paused.set()
     scene.settled()
     assert not scene.store.began.is_set()
     assert second.held_back == "generation 2 is built but not promoted: item is paused"

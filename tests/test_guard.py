@@ -21,8 +21,8 @@ from driftless.facts.state import Fact, State
 from driftless.kafka.client import Kafka, Offsets, Topic
 from jobs.log import identity_check as ground
 from jobs.log import open_transactions as hanging
-from jobs.log.identity_check import Ground
-from jobs.log.open_transactions import Hanging
+from jobs.log.identity_check import LogIdentityCheck
+from jobs.log.open_transactions import OpenTransactionMonitor
 from tests.clock import Clock
 from tests.test_readings import Record, notice
 
@@ -297,8 +297,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 LOG: TopicLog = first_epoch("t", "a", 1)
 
 
-def stand(brokers: Brokers) -> Ground:
-    return Ground(cast("Kafka", brokers), [LOG])
+def stand(brokers: Brokers) -> LogIdentityCheck:
+    return LogIdentityCheck(cast("Kafka", brokers), [LOG])
 
 
 @pytest.mark.parametrize(
@@ -322,11 +322,11 @@ def test_a_topic_that_was_made_anew_since_the_last_look_is_told_by_the_next(cloc
     standing_on = stand(brokers)
     standing_on.check()
     with pytest.raises(LogLost, match="t/0 ends at 3, before what was read: the broker lost records"):
-        standing_on.cut_off(("t", 0), 3, "what was read")
+        standing_on.raise_truncated(("t", 0), 3, "what was read")
     brokers.there = Topic("t", "b", 1)
     standing_on.check()
     with pytest.raises(LogReplaced, match="the topic t was recreated"):
-        standing_on.cut_off(("t", 0), 3, "what was read")
+        standing_on.raise_truncated(("t", 0), 3, "what was read")
 
 
 def test_a_topic_is_gone_only_when_it_stays_so(clock: Clock) -> None:
@@ -360,23 +360,23 @@ def test_a_log_is_looked_at_for_a_cut_when_its_leader_has_changed(clock: Clock) 
 
 def test_a_transaction_that_stays_open_is_told_and_its_end_too(clock: Clock) -> None:
     brokers = Brokers(written={0: 12})
-    watch = Hanging(cast("Kafka", brokers), {"t": 1})
-    said = watch.held_up("")
+    watch = OpenTransactionMonitor(cast("Kafka", brokers), {"t": 1})
+    said = watch.blocked_by("")
     assert said == ""
     for _ in range(5):
         clock.now += hanging.OPEN_SECONDS / 4
-        said = watch.held_up(said)
+        said = watch.blocked_by(said)
     assert said.startswith("a transaction of Kafka has been open on t/0 for 25 s")
     brokers.ends = {0: 12}
     clock.now += hanging.OPEN_SECONDS / 4
-    assert watch.held_up(said) == ""
+    assert watch.blocked_by(said) == ""
 
 
 def test_transactions_that_follow_each_other_hold_nothing_up(clock: Clock) -> None:
     brokers = Brokers()
-    watch, said = Hanging(cast("Kafka", brokers), {"t": 1}), ""
+    watch, said = OpenTransactionMonitor(cast("Kafka", brokers), {"t": 1}), ""
     for n in range(20):
         brokers.ends, brokers.written = {0: n}, {0: n + 3}
         clock.now += hanging.OPEN_SECONDS / 4
-        said = watch.held_up(said)
+        said = watch.blocked_by(said)
         assert said == ""

@@ -8,7 +8,7 @@ import pytest
 
 from driftless.errors import SinkMisconfigured
 from driftless.sink import Applied, Rejected
-from jobs.follow.progress import Holding, Progress
+from jobs.follow.progress import AppliedState, Progress
 from jobs.follow.quarantine import EVERYTHING, stop_where_nothing_is_taken
 
 
@@ -49,5 +49,5 @@ def test_where_any_document_was_ever_taken_the_others_are_quarantined() -> None:
     assert not stops(refused(EVERYTHING, written=1))
     assert not stops(refused(EVERYTHING), written=1)
     assert not stops(refused(EVERYTHING), stale=1)
-    assert not stops(refused(EVERYTHING), holding=Holding(built=True))
+    assert not stops(refused(EVERYTHING), holding=AppliedState(built=True))
     assert not stops(refused(EVERYTHING), documents=1)

@@ -13,7 +13,7 @@ from connectors.debezium.connect import Connect
 from driftless.errors import SinkUnavailable, SourceError, SourceUnavailable
 from driftless.sink import SinkContext
 from sinks import open_sink
-from sinks.opensearch.server import Server
+from sinks.opensearch.server import OpenSearchServer
 from tests.store_case import upsert, writes
 
 BODY = b'{"took":12,"errors":false}'
@@ -60,7 +60,7 @@ def test_an_answer_that_is_cut_off_is_no_answer(whole: bytes, end: int) -> None:
     """`end`: where nothing of the body is missing any more."""
     cuts = [whole[:at] for at in range(end)]
     with answering([*cuts, whole]) as url:
-        server = Server(url, ca_certs=None, connections=1, request_seconds=5, retry_seconds=0)
+        server = OpenSearchServer(url, ca_certs=None, connections=1, request_seconds=5, retry_seconds=0)
         for cut in cuts:
             with pytest.raises(SinkUnavailable, match=r"OpenSearch at \S+ (broke off|does not).* POST /items/_bulk"):
                 print(cut, server.once("POST", "/items/_bulk", b"{}"))

@@ -14,7 +14,7 @@ from connectors.pipeline.views import view_source
 from connectors.postgres.client import Postgres, captured_tables
 from connectors.postgres.init import propose
 from driftless.config.models import Config
-from driftless.views.resolve import Source
+from driftless.views.resolve import CapturedTables
 from driftless.views.sql import select
 from tests import nasty
 from tests.conftest import fresh_database
@@ -213,7 +213,7 @@ def written(source: Postgres) -> str:
     return write_sync("shop", propose(source, "shop"))
 
 
-def facts(source: Postgres, config: Config) -> Source:
+def facts(source: Postgres, config: Config) -> CapturedTables:
     """What `check` knows of the tables."""
     tables = {name: table for name, table in captured_tables(source, config).items() if table is not None}
     return view_source(config, source, tables)

@@ -22,7 +22,7 @@ from jobs.supervise import keeper as keepers
 from jobs.supervise import leased as turns
 from jobs.supervise.feed import ControlFeed
 from jobs.supervise.keeper import Facts, Keeper
-from jobs.supervise.leased import Leased, Shared
+from jobs.supervise.leased import LeasedWorkers, Shared
 from jobs.threads.background import Background
 from jobs.views.progress import BuildProgress
 from tests.machine import until
@@ -113,7 +113,7 @@ class Worker:
         self.stop.set()
 
 
-class Item(Leased[Any]):
+class Item(LeasedWorkers[Any]):
     """One worker, and turns that a test says."""
 
     def __init__(self, shared: Shared, keeper: Keeper, turn: Callable[[State], Facts]) -> None:
@@ -242,19 +242,19 @@ def test_who_is_fenced_by_a_renewal_stops_at_once_and_destroys_nothing(run: Run)
     until("the worker to be fenced", lambda: item.worker.progress.error)
     assert isinstance(item.worker.progress.error, Fenced)
     with pytest.raises(Fenced):
-        item.sure()
+        item.confirm_lease()
     item.release()
     assert lease.released is None, "the lease is another's"
 
 
 def test_a_lease_that_cannot_be_confirmed_is_sure_for_nothing(run: Run) -> None:
     lease, item = run.add("item")
-    item.sure()
+    item.confirm_lease()
     lease.meet += [SourceUnavailable("Kafka cannot be reached")] * 1000
     with pytest.raises(SourceUnavailable):
-        item.sure()
+        item.confirm_lease()
     lease.meet.clear()
-    item.sure()
+    item.confirm_lease()
     renewed(lease)
 
 

@@ -13,7 +13,7 @@ from cli.proposal.syncfile import write_sync
 from connectors.postgres.init import Proposal, Proposed
 from connectors.postgres.relations import ForeignKey
 from driftless.table import Column, Table
-from driftless.views.resolve import Source
+from driftless.views.resolve import CapturedTables
 from tests.proposals import loaded, trees, uncommented
 
 
@@ -139,7 +139,7 @@ def test_whatever_the_tables_are_called_all_proposals_are_accepted(proposal: Pro
         config = loaded(Path(folder), uncommented(text))
     tables = {p.table.full_name: p.captured for p in proposal.tables}
     excluded = {p.table.full_name: p.secret for p in proposal.tables}
-    for tree in trees(config, Source(tables, lambda name: proposal.unique[name], excluded)):
+    for tree in trees(config, CapturedTables(tables, lambda name: proposal.unique[name], excluded)):
         assert proposal.encoding == "UTF8" or not tree.sorts_text
         for node, _ in tree.nodes():
             assert not {*node.fields.values()} & {*excluded[node.table]}

@@ -16,7 +16,7 @@ from driftless.errors import SinkMisconfigured, SinkUnavailable
 from driftless.sink import Applied, Sink, SinkContext
 from sinks import open_sink
 from sinks.opensearch.bulk import bulk_body
-from sinks.opensearch.server import Server
+from sinks.opensearch.server import OpenSearchServer
 from sinks.opensearch.sink import OpenSearchSink
 from tests.opensearch_case import OpenSearchRefusals, ask
 from tests.sink_suite import SinkSuite
@@ -78,15 +78,15 @@ class TestOpenSearchSink(OpenSearchRefusals, SinkSuite):
     ) -> None:
         first, second = opened(), opened()
         assert before is None or first.save(generation, before, expected=None)
-        call = Server.call
+        call = OpenSearchServer.call
 
-        def overtaken(self: Server, method: str, path: str, *rest: Any, **more: Any) -> tuple[int, str]:
+        def overtaken(self: OpenSearchServer, method: str, path: str, *rest: Any, **more: Any) -> tuple[int, str]:
             if method == "PUT":
-                monkeypatch.setattr(Server, "call", call)
+                monkeypatch.setattr(OpenSearchServer, "call", call)
                 assert second.save(generation, "second", expected=before) is True
             return call(self, method, path, *rest, **more)
 
-        monkeypatch.setattr(Server, "call", overtaken)
+        monkeypatch.setattr(OpenSearchServer, "call", overtaken)
         assert first.save(generation, "first", expected=before) is False
         assert first.load(generation) == "second"
 
@@ -139,15 +139,15 @@ class TestOpenSearchSink(OpenSearchRefusals, SinkSuite):
         for n in (1, 2, 3):
             sink.create(n)
         sink.promote(1)
-        call, other = Server.call, opened()
+        call, other = OpenSearchServer.call, opened()
 
-        def overtaken(self: Server, method: str, path: str, *rest: Any, **more: Any) -> tuple[int, str]:
+        def overtaken(self: OpenSearchServer, method: str, path: str, *rest: Any, **more: Any) -> tuple[int, str]:
             if path == "/_aliases":
-                monkeypatch.setattr(Server, "call", call)
+                monkeypatch.setattr(OpenSearchServer, "call", call)
                 other.promote(2)
             return call(self, method, path, *rest, **more)
 
-        monkeypatch.setattr(Server, "call", overtaken)
+        monkeypatch.setattr(OpenSearchServer, "call", overtaken)
         sink.promote(3)
         assert sink.promoted() == 3
         assert list(ask(store_url, "GET", f"/_alias/{name}")[1]) == [f"{name}-3"]

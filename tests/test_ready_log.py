@@ -20,7 +20,7 @@ from driftless.kafka.client import Kafka, Offsets
 from driftless.sink import WRITES, Applied, SinkContext
 from driftless.version import make_version, split_version
 from jobs.decode.documents import documents_sql
-from jobs.follow.apply import LogReader, Outcome, SinkSpec, Slice, apply_slice, count_documents
+from jobs.follow.apply import LogReader, OffsetRange, SinkSpec, SliceResult, apply_slice, count_documents
 from jobs.log.document_reader import Documents
 from jobs.log.reader import Tail
 from jobs.log.salvage import salvage_of
@@ -72,8 +72,8 @@ class View:
     def by_job(self, end: Offsets) -> pa.Table:
         return read_slice(self.spark, self.source, {0: 0, 1: 0}, end).toArrow()
 
-    def apply(self, begin: Offsets, *, stopped: Callable[[], bool] = lambda: False) -> Outcome:
-        part = Slice(begin, self.ends())
+    def apply(self, begin: Offsets, *, stopped: Callable[[], bool] = lambda: False) -> SliceResult:
+        part = OffsetRange(begin, self.ends())
         assert part.offsets > DRIVER_OFFSETS
         sink = self.spec.open()
         try:
@@ -168,7 +168,7 @@ def test_of_a_slice_that_failed_nothing_is_left_out(view: View, monkeypatch: pyt
 
 def test_what_is_no_text_is_left_to_spark(view: View) -> None:
     view.write([str(key) for key in range(POLLS)], lambda key: b"\xff" if key == "4711" else document(key))
-    part = Slice({0: 0, 1: 0}, view.ends())
+    part = OffsetRange({0: 0, 1: 0}, view.ends())
     with pytest.raises(pa.ArrowInvalid):
         list(view.large.read(part.begin, part.end))
     assert count_documents(view.log(view.large), part.begin, part.end) == POLLS

@@ -15,7 +15,7 @@ import pytest
 from driftless.errors import SinkError, SinkMisconfigured, SinkUnavailable
 from driftless.sink import Applied, Sink, SinkContext
 from sinks import open_sink
-from sinks.redis.wire import Server
+from sinks.redis.wire import RedisServer
 from tests.redis_case import Killed, RedisCase, killed_at
 from tests.store_case import Opener, Write, delete, upsert, writes
 
@@ -193,15 +193,15 @@ class TestRedisGenerations(RedisCase):
         self, opened: Opener, two: Sink, plain: Any, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Between the look and the drop itself: the script refuses."""
-        run = Server.run
+        run = RedisServer.run
 
-        def overtaken(self: Server, script: Any, keys: Any, args: Any) -> Any:
+        def overtaken(self: RedisServer, script: Any, keys: Any, args: Any) -> Any:
             if args[:1] == ["drop"]:
-                monkeypatch.setattr(Server, "run", run)
+                monkeypatch.setattr(RedisServer, "run", run)
                 opened().promote(2)
             return run(self, script, keys, args)
 
-        monkeypatch.setattr(Server, "run", overtaken)
+        monkeypatch.setattr(RedisServer, "run", overtaken)
         with pytest.raises(SinkError, match=f"generation 2 of `{name}` is not dropped"):
             opened().drop(2)
         self.whole(two, plain, name, 2, 1)
@@ -211,19 +211,19 @@ class TestRedisGenerations(RedisCase):
     def test_a_drop_that_was_overtaken_leaves_alone_what_was_made_anew(
         self, opened: Opener, two: Sink, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        slow, run, state = opened(), Server.run, {"calls": 0}
+        slow, run, state = opened(), RedisServer.run, {"calls": 0}
 
-        def overtaken(self: Server, *args: Any) -> Any:
+        def overtaken(self: RedisServer, *args: Any) -> Any:
             state["calls"] += 1
             if state["calls"] == 3:  # after its first page
-                monkeypatch.setattr(Server, "run", run)
+                monkeypatch.setattr(RedisServer, "run", run)
                 two.drop(2)
                 two.create(2)
                 two.apply(2, writes(*(upsert(str(key), 5, {"of": 2}) for key in KEYS[2])))
                 two.save(2, "at 2", expected=None)
             return run(self, *args)
 
-        monkeypatch.setattr(Server, "run", overtaken)
+        monkeypatch.setattr(RedisServer, "run", overtaken)
         slow.drop(2)
         assert state["calls"] == 3
         assert self.scanned(two, 2) == self.kept(upsert(str(key), 5, {"of": 2}) for key in KEYS[2])
@@ -269,16 +269,16 @@ class TestRedisGenerations(RedisCase):
         self, opened: Opener, two: Sink, plain: Any, name: str, monkeypatch: pytest.MonkeyPatch, what: str
     ) -> None:
         two.create(3)
-        run, begun = Server.run, list[str]()
+        run, begun = RedisServer.run, list[str]()
 
-        def overtaken(self: Server, script: Any, keys: Any, args: Any) -> Any:
+        def overtaken(self: RedisServer, script: Any, keys: Any, args: Any) -> Any:
             if args[:1] == [what] and not begun:  # it has looked and found nothing to finish
                 begun.append(what)
                 with killed_at(3, monkeypatch), pytest.raises(Killed):
                     opened().promote(2)
             return run(self, script, keys, args)
 
-        monkeypatch.setattr(Server, "run", overtaken)
+        monkeypatch.setattr(RedisServer, "run", overtaken)
         sink = opened()
         if what == "begin":
             sink.promote(3)

@@ -21,9 +21,9 @@ from driftless.control.request import (
 )
 from driftless.errors import SinkError
 from driftless.facts.state import Fact, State
-from jobs.follow.generation_worker import Follow
+from jobs.follow.generation_worker import GenerationWorker
 from jobs.follow.progress import Progress
-from jobs.follow.requests import Answers
+from jobs.follow.requests import RequestHandler
 
 
 def state(*facts: tuple[str, dict[str, Any]], time: float = 100.0) -> State:
@@ -96,18 +96,18 @@ class Item:
         self.promoting = False
         self.numbers = [1]
         self.worker = SimpleNamespace(
-            again=None,
-            hold=SimpleNamespace(is_set=lambda: False),
+            replay=None,
+            paused=SimpleNamespace(is_set=lambda: False),
             progress=Progress("item", "item", 1),
             job=SimpleNamespace(generation=1),
             quarantine=_Three([]),
             apply_again=self.apply_again,
         )
 
-    def following(self, number: int | None) -> Follow | None:
+    def following(self, number: int | None) -> GenerationWorker | None:
         if number not in (None, 1):
             raise SinkError("no such generation")
-        return cast(Follow, self.worker)
+        return cast(GenerationWorker, self.worker)
 
     def apply_again(self, *_: object) -> SimpleNamespace:
         return SimpleNamespace(done=False)
@@ -127,7 +127,7 @@ def test_whatever_a_request_holds_it_is_answered_or_waits(verb: str, arguments: 
     """With what is well formed by chance: that is done, or refused."""
     item = Item()
     waiting = [Request("item", verb, "1", arguments, f"{verb}/1")]
-    facts = Answers(cast(Any, item)).answer(waiting, State({}), {})
+    facts = RequestHandler(cast(Any, item)).answer(waiting, State({}), {})
     for key, value in facts.items():
         assert key in (f"request/item/{verb}/1", f"answer/item/{verb}/1")
         json.dumps(value)
@@ -165,7 +165,7 @@ def test_an_answer_that_was_not_written_is_given_again_and_nothing_is_done_twice
     item, discarded = Item(), list[object]()
     item.worker.progress.put(known=True)
     item.worker.quarantine = _Three(discarded)
-    answers, waiting = Answers(cast(Any, item)), [request("discard")]
+    answers, waiting = RequestHandler(cast(Any, item)), [request("discard")]
     first = answers.answer(waiting, State({}), {})
     assert first["answer/item/discard/1"] == {"id": "1", "error": "", "discarded": 3}
     assert answers.answer(waiting, State({}), {}) == first

@@ -11,9 +11,9 @@ import pytest
 from driftless.facts.epochs import Epoch, TopicLog
 from driftless.sink import Sink
 from jobs.follow.checkpoint import Checkpoint
-from jobs.follow.generation_worker import Follow
-from jobs.follow.progress import Holding
-from jobs.follow.readers_generation import Seen
+from jobs.follow.generation_worker import GenerationWorker
+from jobs.follow.progress import AppliedState
+from jobs.follow.readers_generation import ReadersGeneration
 from tests.machine import until
 
 LOG = TopicLog("items", "id", 1, (Epoch(1, {0: 3}, "first"),))
@@ -38,15 +38,15 @@ class Store:
         self.live = generation
 
 
-def follow(store: Store) -> Follow:
+def follow(store: Store) -> GenerationWorker:
     spec = SimpleNamespace(open=lambda: store)
     source = SimpleNamespace(ready=False)
     job = SimpleNamespace(follower="item", view="item", generation=2, log=LOG, source=source, spec=spec, history=0)
     kafka = SimpleNamespace(beginnings=lambda *_: {0: 0})
     pending = SimpleNamespace()
     held = ["a document"]
-    any_: list[Any] = [job, kafka, None, None, None, pending, 1, held, Seen()]
-    return Follow(*any_)
+    any_: list[Any] = [job, kafka, None, None, None, pending, 1, held, ReadersGeneration()]
+    return GenerationWorker(*any_)
 
 
 def test_a_generation_with_quarantined_documents_is_never_seen_as_built_without_them() -> None:
@@ -56,16 +56,16 @@ def test_a_generation_with_quarantined_documents_is_never_seen_as_built_without_
     thread = threading.Thread(target=worker._resume, args=(CHECKPOINT.to_text(),))
     thread.start()
     assert store.asked.wait(20)
-    assert worker.progress.holding == Holding()
+    assert worker.progress.holding == AppliedState()
     assert not worker.progress.live
     store.gate.set()
     thread.join(20)
-    assert worker.progress.holding == Holding({0: 3}, {0: 9}, None, built=True, quarantined=1, known=True)
+    assert worker.progress.holding == AppliedState({0: 3}, {0: 9}, None, built=True, quarantined=1, known=True)
     assert worker.progress.seen.number == 1
 
 
 def test_what_a_store_said_before_a_switch_is_not_believed_after_it() -> None:
-    store, seen = Store(), Seen()
+    store, seen = Store(), ReadersGeneration()
     thread = threading.Thread(target=seen.ask, args=(cast(Sink, store),))
     thread.start()
     assert store.asked.wait(20)
@@ -76,7 +76,7 @@ def test_what_a_store_said_before_a_switch_is_not_believed_after_it() -> None:
 
 
 def test_one_that_readers_are_to_see_where_they_see_none_takes_nobody_s_place() -> None:
-    store, seen = Store(), Seen()
+    store, seen = Store(), ReadersGeneration()
     store.gate.set()
     assert not seen.switch(cast(Sink, store), 2, only_first=True)
     assert (store.live, seen.number) == (1, 1)
@@ -86,7 +86,7 @@ def test_one_that_readers_are_to_see_where_they_see_none_takes_nobody_s_place() 
 
 
 def test_a_switch_that_fails_leaves_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    store, seen = Store(), Seen()
+    store, seen = Store(), ReadersGeneration()
     store.gate.set()
     seen.ask(cast(Sink, store))
 

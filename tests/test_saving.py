@@ -10,7 +10,7 @@ import pytest
 from driftless.marker import Marker
 from driftless.sink import Sink
 from jobs.follow.checkpoint import Checkpoint
-from jobs.follow.checkpoint_writer import IDLE_SECONDS, Saving
+from jobs.follow.checkpoint_writer import IDLE_SECONDS, CheckpointWriter
 from jobs.follow.progress import Progress
 
 FIRST = Checkpoint(1, "id", {0: 5}, Marker(10, 1.0), 1.0, built=True)
@@ -46,7 +46,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_what_only_grew_older_is_written_now_and_then(clock: list[float]) -> None:
     store = Store()
-    saving = Saving(cast("Sink", store), Progress("item", "item", 1))
+    saving = CheckpointWriter(cast("Sink", store), Progress("item", "item", 1))
 
     def save(checkpoint: Checkpoint, **more: Any) -> bool:
         clock[0] += 1.0

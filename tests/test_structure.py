@@ -229,6 +229,18 @@ def test_every_file_that_is_named_is_there() -> None:
     assert [f"{text}: {path}" for text, path in _named() if not (ROOT / path).is_file()] == []
 
 
+def test_no_two_classes_have_the_same_name() -> None:
+    """But for the configuration: every kind of store calls its own `Config`."""
+    classes = [
+        node.name
+        for name, path in _sources().items()
+        if not name.startswith(("bench/", "stack/"))
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert [name for name, count in Counter(classes).items() if count > 1] == ["Config"]
+
+
 def test_no_two_test_files_have_the_same_name() -> None:
     """They are no packages: pytest imports each by its bare name."""
     names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))

@@ -15,7 +15,7 @@ from driftless.facts.epochs import first_epoch
 from driftless.verify.beyond import Beyond
 from driftless.verify.spool import hash_documents
 from driftless.verify.stages import read_source
-from driftless.verify.steps import Pace, Step
+from driftless.verify.steps import RateLimiter, Step
 from driftless.verify.subject import Subject
 from driftless.views.sql import DOUBT
 
@@ -58,7 +58,7 @@ def put_aside(row: int, text: str) -> str:
 def test_what_cannot_be_shown_is_named_and_all_others_are_read(tmp_path: Path) -> None:
     moment: Any = Fake()
     subject = subject_of("careful")
-    spool, beyond = read_source(subject, moment, tmp_path / "source", Pace(0), Step("source", 3))
+    spool, beyond = read_source(subject, moment, tmp_path / "source", RateLimiter(0), Step("source", 3))
     assert beyond == {"2": 'public.t 2: a "j" holds what jsonb cannot'}
     assert spool.rows == 3
     canon = spool.load("canon")["canon"]
@@ -68,7 +68,7 @@ def test_what_cannot_be_shown_is_named_and_all_others_are_read(tmp_path: Path) -
 def test_without_a_careful_statement_it_ends(tmp_path: Path) -> None:
     moment: Any = Fake()
     with pytest.raises(NoDocument):
-        read_source(subject_of(), moment, tmp_path / "source", Pace(0), Step("source", 3))
+        read_source(subject_of(), moment, tmp_path / "source", RateLimiter(0), Step("source", 3))
 
 
 def test_a_document_keeps_its_text_around_the_value() -> None:

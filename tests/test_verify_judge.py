@@ -18,7 +18,7 @@ import pytest
 from driftless.kafka.client import Offsets
 from driftless.verify import judge
 from driftless.verify.boundary import Place, narrow
-from driftless.verify.judge import AHEAD, DIFFERENT, EXTRA, MISSING, STALE, Found, History, zones
+from driftless.verify.judge import AHEAD, DIFFERENT, EXTRA, MISSING, STALE, KeyHistory, SuspectKeys, zones
 from driftless.verify.spool import ABSENT, hash_documents, hashes
 from driftless.version import MAX_OFFSET, make_version
 from tests.seeds import seeds
@@ -110,7 +110,7 @@ class Looked:
     def judge(self) -> dict[str, dict[str, int]]:
         """Scope -> key -> problem."""
         records = self.model.records()
-        log = History(records, zones(records, self.lo, self.hi, MAX_OFFSET))
+        log = KeyHistory(records, zones(records, self.lo, self.hi, MAX_OFFSET))
         names = dict.fromkeys([*self.source, *self.items, *(key for key, *_ in self.model.log)])
         source = {
             "hash": hashes(list(self.source)),
@@ -124,7 +124,7 @@ class Looked:
         return {scope: _named(some, list(names)) for scope, some in found.items()}
 
 
-def _named(found: Found, names: list[str]) -> dict[str, int]:
+def _named(found: SuspectKeys, names: list[str]) -> dict[str, int]:
     named = dict(zip(hashes(names).tolist(), names, strict=True))
     return {named[key]: problem for key, problem in zip(found.keys.tolist(), found.problems.tolist(), strict=True)}
 
@@ -232,7 +232,7 @@ def test_a_follower_that_shows_nothing_lacks_everything() -> None:
 def test_a_log_that_lost_everything_is_told() -> None:
     records = {name: np.empty(0, np.int64) for name in ("hash", "version", "canon", "raw")}
     records["partition"] = np.empty(0, np.int32)
-    log = History(records, zones(records, {0: 5}, {0: 5}, MAX_OFFSET))
+    log = KeyHistory(records, zones(records, {0: 5}, {0: 5}, MAX_OFFSET))
     source = {"hash": hashes(["a"]), "canon": hash_documents(["1"])}
     assert judge.source_against_log(source, log).problems.tolist() == [MISSING]
     ends = np.array([make_version(1, 5)], np.int64)

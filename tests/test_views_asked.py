@@ -12,7 +12,7 @@ from driftless.control.quarantine import Held, QuarantineLog
 from driftless.control.request import Request
 from driftless.facts.builds import Build
 from jobs.views.oversized import Oversized
-from jobs.views.requests import AUDIT, DISCARD, DOUBT, FILL, RETRY, Asked
+from jobs.views.requests import AUDIT, DISCARD, DOUBT, FILL, RETRY, MaintenanceRequests
 from jobs.views.store.contract import FIRST_ROOT, RowsLost
 from jobs.views.store.sqlite import SqliteRows
 from tests.test_views_store import Shop, shop
@@ -61,7 +61,7 @@ def nothing() -> Oversized:
     return cast("Oversized", None)
 
 
-def done(asked: Asked, what: Request, shop: Shop) -> dict[str, object]:
+def done(asked: MaintenanceRequests, what: Request, shop: Shop) -> dict[str, object]:
     """What is answered, after so many steps as it takes."""
     for _ in range(20):
         facts = asked.answer(what)
@@ -103,7 +103,7 @@ def test_what_is_doubted_is_published_whatever_it_is_and_holds_the_frontier_unti
     shop.apply(shop.order(1, "open"), shop.order(2, "open"), shop.customer(7, "Ada"), cut="one")
     shop.drain()
     assert shop.store.frontier() == "one"
-    asked, what = Asked(), request(DOUBT, keys=["1", "3"])
+    asked, what = MaintenanceRequests(), request(DOUBT, keys=["1", "3"])
     assert asked.answer(what) == {}
     shop.apply(shop.customer(7, "Eve"), cut="two")
     assert asked.work(shop.store, nothing(), clean=False)
@@ -122,7 +122,7 @@ def test_an_audit_goes_on_for_as_many_steps_as_it_takes(shop: Shop, monkeypatch:
     shop.drain()
     for number in (2, 6):
         spoil(shop, number)
-    asked, what = Asked(), request(AUDIT)
+    asked, what = MaintenanceRequests(), request(AUDIT)
     assert asked.answer(what) == {}
     assert not asked.work(shop.store, nothing(), clean=False)
     assert asked.answer(what) == {}, "a third of it is done"
@@ -132,7 +132,7 @@ def test_an_audit_goes_on_for_as_many_steps_as_it_takes(shop: Shop, monkeypatch:
 
 def test_what_is_filled_anew_is_not_opened_again(shop: Shop) -> None:
     shop.apply(shop.order(1, "open"), cut="one")
-    asked, what = Asked(), request(FILL)
+    asked, what = MaintenanceRequests(), request(FILL)
     assert asked.answer(what) == {}
     with pytest.raises(RowsLost, match="verify found"):
         asked.work(shop.store, nothing(), clean=False)
@@ -145,7 +145,7 @@ def test_what_is_filled_anew_is_not_opened_again(shop: Shop) -> None:
 
 
 def test_a_verb_of_another_version_is_refused(shop: Shop) -> None:
-    answer = done(Asked(), request("polish"), shop)
+    answer = done(MaintenanceRequests(), request("polish"), shop)
     assert "cannot `polish`" in json.dumps(answer)
 
 
@@ -169,7 +169,7 @@ def test_a_document_that_is_too_large_is_held_alone_and_leaves_when_it_fits(shop
 
 def test_quarantined_documents_are_tried_again_or_let_go(shop: Shop) -> None:
     shop.apply(shop.order(1, "x" * 2_000), shop.order(2, "y" * 2_000), cut="one")
-    log, asked = Kept(), Asked()
+    log, asked = Kept(), MaintenanceRequests()
     held = oversized(shop, log, 1_000)
 
     def step(*, clean: bool) -> bool:

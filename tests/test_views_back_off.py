@@ -36,9 +36,9 @@ def builder(most: int) -> tuple[Builder, Stop]:
     build.build, build._shard, build.stop = declared, 0, cast("Any", stop)
     build.progress, build._pause = BuildProgress(declared), builders.PAUSE_SECONDS
     build._shared = cast("Any", SimpleNamespace(spark=None))
-    build._bygone, build._clean, build._held, build._ids = False, False, False, {}
+    build._before_resnapshot, build._clean, build._held, build._ids = False, False, False, {}
     build._own = cast("Any", SimpleNamespace(topic_id="t"))
-    build._ground = cast("Any", SimpleNamespace(leaders={}))
+    build._identity = cast("Any", SimpleNamespace(leaders={}))
     return build, stop
 
 

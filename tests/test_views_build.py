@@ -15,7 +15,7 @@ from driftless.views.tree import Node, View
 from jobs.supervise.keeper import Keeper
 from jobs.supervise.leased import Shared
 from jobs.views.progress import frontier_of
-from jobs.views.view_runner import Viewer
+from jobs.views.view_runner import ViewRunner
 
 TABLE = Table("public", "orders", (Column("id", "int8"),), ("id",))
 
@@ -91,7 +91,7 @@ def test_a_build_that_waits_for_a_snapshot_is_gone_on_from_and_not_written_over(
     known = state(live, waits, **registered)
     topics, frontiers = Topics(), SimpleNamespace(truncation=lambda _: None)
     shared = SimpleNamespace(kafka=topics, frontiers=frontiers, config=SimpleNamespace(name="shop", followers={}))
-    viewer = Viewer(cast("Shared", shared), "order", cast("Keeper", SimpleNamespace(lease=None)))
+    viewer = ViewRunner(cast("Shared", shared), "order", cast("Keeper", SimpleNamespace(lease=None)))
     viewer._known = builds(known, "order")
     facts = viewer._follow_the_epochs(known)
     assert facts.keys() == {"view/order/7"}

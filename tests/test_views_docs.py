@@ -15,7 +15,7 @@ from connectors.pipeline.check import _views
 from connectors.pipeline.samples import samples
 from connectors.postgres.client import Postgres, captured_tables
 from driftless.config.views import ViewConfig
-from driftless.views.resolve import Source, resolve
+from driftless.views.resolve import CapturedTables, resolve
 from driftless.views.sql import select
 from driftless.views.tree import View
 from jobs.views.store.sqlite import SqliteRows
@@ -57,7 +57,7 @@ def test_an_example_is_what_it_says(place: int, shop: tuple[psycopg.Connection, 
     assert said.kind == "json"
     ((name, entry),) = YAML(typ="safe").load(declared.text)["views"].items()
     tables = {table: source.table(table) for table in TABLES}
-    facts = Source({name: table for name, table in tables.items() if table is not None}, source.unique_keys)
+    facts = CapturedTables({name: table for name, table in tables.items() if table is not None}, source.unique_keys)
     view, problems = resolve(name, ViewConfig.model_validate(entry), facts)
     assert problems == []
     assert view is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from driftless.views.resolve import Source, resolve
+from driftless.views.resolve import CapturedTables, resolve
 from tests.test_config import load_text, problems
 from tests.views_mistakes import BY_THE_TABLES, IN_THE_FILE, RIGHT, TABLES, UNIQUE
 
@@ -19,7 +19,7 @@ def told(tmp_path: Path) -> Callable[[str], list[str]]:
     def tell(text: str) -> list[str]:
         config = load_text(tmp_path, text)
         excluded = {name: table.exclude for name, table in config.source.tables.items()}
-        source = Source(TABLES, lambda name: UNIQUE[name], excluded)
+        source = CapturedTables(TABLES, lambda name: UNIQUE[name], excluded)
         found = [said for name, view in config.views.items() for said in resolve(name, view, source)[1]]
         return [config.at(at, what).removeprefix(f"{tmp_path}/sync.yaml:") for at, what in found]
 

@@ -7,7 +7,7 @@ import pytest
 from driftless.control.lease import Holder
 from driftless.facts.state import Fact, State
 from jobs.views import pace
-from jobs.views.pace import AHEAD, PATIENCE, SLICE, Pace, furthest
+from jobs.views.pace import AHEAD, PATIENCE, SLICE, FanoutThrottle, furthest
 from tests.clock import Clock
 
 
@@ -20,7 +20,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.mark.usefixtures("clock")
 def test_without_a_follower_that_keeps_up_nothing_is_held_back() -> None:
-    some = Pace()
+    some = FanoutThrottle()
     some.published(1_000_000)
     assert some.room(5_000) == 5_000
     some.heard(0)
@@ -31,7 +31,7 @@ def test_without_a_follower_that_keeps_up_nothing_is_held_back() -> None:
 
 @pytest.mark.usefixtures("clock")
 def test_so_many_are_published_until_a_follower_has_applied_them() -> None:
-    some, end = Pace(), 50_000
+    some, end = FanoutThrottle(), 50_000
     some.heard(end)
     while some.room(5_000):
         assert some.room(5_000) == SLICE
@@ -45,7 +45,7 @@ def test_so_many_are_published_until_a_follower_has_applied_them() -> None:
 
 
 def test_where_no_follower_moves_a_slice_goes_out_now_and_then(clock: Clock) -> None:
-    some = Pace()
+    some = FanoutThrottle()
     some.heard(0)
     some.published(2 * AHEAD)
     clock.now += PATIENCE

@@ -20,7 +20,7 @@ import pytest
 import jobs.views.store.sqlite
 from driftless.config.views import ViewConfig
 from driftless.table import Column, Table
-from driftless.views.resolve import Source as Facts
+from driftless.views.resolve import CapturedTables as Facts
 from driftless.views.resolve import resolve
 from driftless.views.sample import bare, select_one, shown
 from driftless.views.shard import shard_of, split_tables

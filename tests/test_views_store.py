@@ -12,7 +12,7 @@ from driftless.config.views import ViewConfig
 from driftless.errors import SourceUnavailable, SyncError
 from driftless.table import Column, Table
 from driftless.version import make_version
-from driftless.views.resolve import Source, resolve
+from driftless.views.resolve import CapturedTables, resolve
 from driftless.views.shard import split_tables
 from driftless.views.sql import select
 from driftless.views.tree import View
@@ -35,7 +35,9 @@ def a_view(**changed: object) -> View:
         "many": {"lines": lines},
         **changed,
     }
-    view, problems = resolve("order", ViewConfig.model_validate(declared), Source(TABLES, lambda name: UNIQUE[name]))
+    view, problems = resolve(
+        "order", ViewConfig.model_validate(declared), CapturedTables(TABLES, lambda name: UNIQUE[name])
+    )
     assert problems == []
     assert view is not None
     return view
@@ -271,7 +273,9 @@ def test_a_table_may_have_as_many_columns_as_postgres_allows(tmp_path: Path) -> 
     columns = (Column("id", "int8"), *(Column(f"c{number}", "int4") for number in range(1599)))
     wide = Table("public", "wide", columns, ("id",))
     declared = {"root": "public.wide", "one": {"other": {"table": "public.wide", "by": "c0"}}}
-    view, _ = resolve("wide", ViewConfig.model_validate(declared), Source({wide.full_name: wide}, lambda _: [("id",)]))
+    view, _ = resolve(
+        "wide", ViewConfig.model_validate(declared), CapturedTables({wide.full_name: wide}, lambda _: [("id",)])
+    )
     assert view is not None
     shop = Shop(tmp_path / "rows.db", view)
     shop.apply(shop.row(wide.full_name, "1", **{column.name: 1 for column in columns}))

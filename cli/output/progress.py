@@ -20,7 +20,7 @@ _UNDER_WAY = ("bootstrapping", "reading")
 """States that take long enough to be watched."""
 
 
-class Standing(Protocol):
+class FollowerProgress(Protocol):
     """Where a follower stands, as far as it is shown."""
 
     @property
@@ -40,7 +40,7 @@ class Standing(Protocol):
 
 
 @contextmanager
-def show(standings: Sequence[Standing], console: Console) -> Iterator[None]:
+def show(standings: Sequence[FollowerProgress], console: Console) -> Iterator[None]:
     """Show these until the block ends. The list may fill up meanwhile."""
     ended = threading.Event()
     target = _bars if console.is_terminal else _lines
@@ -53,7 +53,7 @@ def show(standings: Sequence[Standing], console: Console) -> Iterator[None]:
         thread.join(2.0)
 
 
-def _bars(standings: Sequence[Standing], console: Console, ended: threading.Event) -> None:
+def _bars(standings: Sequence[FollowerProgress], console: Console, ended: threading.Event) -> None:
     columns = (
         SpinnerColumn(),
         TextColumn("{task.fields[name]:<20}", markup=False),
@@ -79,7 +79,7 @@ def _bars(standings: Sequence[Standing], console: Console, ended: threading.Even
                 _say_change(states, s, console)
 
 
-def _lines(standings: Sequence[Standing], console: Console, ended: threading.Event) -> None:
+def _lines(standings: Sequence[FollowerProgress], console: Console, ended: threading.Event) -> None:
     states: dict[str, str] = {}
     meters: dict[str, Meter] = {}
     due = time.monotonic() + LINE_SECONDS
@@ -101,7 +101,7 @@ def _lines(standings: Sequence[Standing], console: Console, ended: threading.Eve
             console.print(line, soft_wrap=True)
 
 
-def _say_change(states: dict[str, str], s: Standing, console: Console) -> None:
+def _say_change(states: dict[str, str], s: FollowerProgress, console: Console) -> None:
     if states.get(s.follower) != s.state and s.positions:
         states[s.follower] = s.state
         console.print(f"{s.follower}: {s.state}{_how_far(s.done, s.total)}", soft_wrap=True)

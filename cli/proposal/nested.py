@@ -14,7 +14,7 @@ from connectors.postgres.relations import ForeignKey
 from connectors.postgres.worth import Worth, is_minor, only_joins, weigh
 from driftless.config.views import ViewConfig
 from driftless.table import Column, Table, split_name
-from driftless.views.resolve import Source, resolve
+from driftless.views.resolve import CapturedTables, resolve
 
 Declared = dict[str, Any]
 """A view, or a relation of it, as it stands in sync.yaml."""
@@ -90,7 +90,9 @@ class _Nesting:
         self._unique = proposal.unique
         self._utf8 = proposal.encoding == "UTF8"
         self._whole = {p.table.full_name: p.table for p in proposal.tables}
-        self._source = Source({n: p.captured for n, p in zip(self._whole, proposal.tables, strict=True)}, self._keys)
+        self._source = CapturedTables(
+            {n: p.captured for n, p in zip(self._whole, proposal.tables, strict=True)}, self._keys
+        )
         keys = [k for k in proposal.foreign_keys if len(set(k.columns)) == len(k.columns) and self._fits(self._one(k))]
         self._out = {name: list[ForeignKey]() for name in self._whole}
         self._in = {name: list[ForeignKey]() for name in self._whole}

@@ -10,7 +10,7 @@ from connectors.debezium.snapshot import SnapshotFailed, Snapshots, Wanted
 from connectors.pipeline.objects import drop_trigger
 from connectors.pipeline.places import Action, Places, bind
 from connectors.pipeline.token import emit_marker
-from connectors.postgres.catalogue import Found, look_up, table_facts, why_anew
+from connectors.postgres.catalogue import CatalogueFacts, look_up, table_facts, why_anew
 from driftless import names
 from driftless.config.models import Config
 from driftless.errors import ConfigError, SourceError
@@ -144,7 +144,7 @@ class _Taking:
         table: Table,
         log: TopicLog | None,
         state: State,
-        found: Found,
+        found: CatalogueFacts,
         topics: _Topics,
         *,
         captures: bool,
@@ -160,7 +160,7 @@ class _Taking:
         self.why = self._why(state, found, topics, captures=captures)
         """Why one is to be taken; empty where none is."""
 
-    def _why(self, state: State, found: Found, topics: _Topics, *, captures: bool) -> str:
+    def _why(self, state: State, found: CatalogueFacts, topics: _Topics, *, captures: bool) -> str:
         if self._begun is not None:
             return self._begun.why
         if self._log is None:

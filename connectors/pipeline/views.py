@@ -13,7 +13,7 @@ from driftless.facts.builds import Build, builds, newest_build, progress_key
 from driftless.facts.epochs import another_topic
 from driftless.facts.state import State, history
 from driftless.table import Table
-from driftless.views.resolve import Source, resolve
+from driftless.views.resolve import CapturedTables, resolve
 
 
 def view_source(
@@ -21,7 +21,7 @@ def view_source(
     source: Postgres,
     tables: Mapping[str, Table],
     gone: Callable[[], Mapping[tuple[str, str], str]] = dict,
-) -> Source:
+) -> CapturedTables:
     """What a declaration of a view is resolved against. `gone`: what is said of columns that there were before."""
     excluded = {name: table.exclude for name, table in config.source.tables.items()}
     known: dict[str, list[tuple[str, ...]]] = {}
@@ -31,7 +31,7 @@ def view_source(
             known.update(source.all_unique_keys())
         return known.get(table, [])
 
-    return Source(dict(tables), unique_keys, excluded, gone)
+    return CapturedTables(dict(tables), unique_keys, excluded, gone)
 
 
 def plan_builds(

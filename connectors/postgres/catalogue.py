@@ -19,7 +19,7 @@ Facts = dict[str, dict[str, Any] | None]
 
 
 @dataclass(frozen=True)
-class Found:
+class CatalogueFacts:
     """What the catalogue says beside the columns: where tables are kept, and how the publication carries them."""
 
     storages: Mapping[str, Storage]
@@ -34,9 +34,9 @@ class Found:
         return plain
 
 
-def look_up(source: Postgres, pipeline: str, tables: Iterable[Table]) -> Found:
+def look_up(source: Postgres, pipeline: str, tables: Iterable[Table]) -> CatalogueFacts:
     """As it is now, of tables that exist."""
-    return Found(source.storages(tables), source.carried(names.publication(pipeline)))
+    return CatalogueFacts(source.storages(tables), source.carried(names.publication(pipeline)))
 
 
 def table_facts(source: Postgres, pipeline: str, table: Table) -> Facts:
@@ -44,7 +44,7 @@ def table_facts(source: Postgres, pipeline: str, table: Table) -> Facts:
     return look_up(source, pipeline, [table]).facts(table)
 
 
-def why_anew(source: Postgres, found: Found, table: Table, facts: Facts) -> str:
+def why_anew(source: Postgres, found: CatalogueFacts, table: Table, facts: Facts) -> str:
     """Why the log no longer says what the table holds, which was registered as `facts`; empty where it does.
 
     Another key, another type, a rewrite, a column that comes with values or under another name, a publication that did

@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from connectors.postgres import columns, queries
 from connectors.postgres import ddl as patient
 from connectors.postgres.relations import ForeignKey, Relation
-from connectors.postgres.server import FILTERS_SINCE, Server, Slot, Storage
+from connectors.postgres.server import FILTERS_SINCE, ServerFacts, Slot, Storage
 from driftless import names
 from driftless.config.address import DSN_FORM, dsn_problem, is_refusal, misread
 from driftless.config.models import Config
@@ -79,7 +79,7 @@ class Postgres:
         with _answers(self.address), self._connection.transaction():
             yield
 
-    def server(self) -> Server:
+    def server(self) -> ServerFacts:
         row = self._row(
             "select current_setting('server_version_num')::int, "
             "(select system_identifier::text from pg_control_system()), "
@@ -91,7 +91,7 @@ class Postgres:
             "current_user::text"
         )
         assert row is not None
-        return Server(*row)  # type: ignore[arg-type]
+        return ServerFacts(*row)  # type: ignore[arg-type]
 
     def table(self, full_name: str, exclude: Iterable[str] = ()) -> Table | None:
         """The table as the catalogue has it, less the excluded columns; None where there is none of that name."""

@@ -9,7 +9,7 @@ FILTERS_SINCE = 150000
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerFacts:
     """What the server says of itself. `system_identifier` and `timeline` tell one log history from another."""
 
     version: int

@@ -37,7 +37,7 @@ _PREPARED = (
 
 
 @dataclass
-class Moment:
+class SourceSnapshot:
     """Every commit at or before `lsn`, and none after it. To be read by one thread, until it is closed."""
 
     lsn: int
@@ -107,7 +107,7 @@ def document(dsn: str, statement: str, key: str) -> str | None:
 
 
 @contextmanager
-def moment(dsn: str, patience: float, report: Callable[[str], None]) -> Iterator[Moment]:
+def moment(dsn: str, patience: float, report: Callable[[str], None]) -> Iterator[SourceSnapshot]:
     """Take a position of the source's log, and give what the source holds there until the block ends.
 
     A temporary replication slot exports the snapshot: it is made of the log, so it is a prefix of it, which a snapshot
@@ -124,7 +124,7 @@ def moment(dsn: str, patience: float, report: Callable[[str], None]) -> Iterator
             connection.execute(f"{begin}; set transaction snapshot '{snapshot}'".encode())
         with _answers(connection):
             connection.execute(f"{_LIMITS}; {SETTINGS}".encode())
-        yield Moment(lsn, connection)
+        yield SourceSnapshot(lsn, connection)
     finally:
         connection.close()
 

@@ -233,7 +233,7 @@ class StoreConfig(Model):
         return False
 
 
-class Places(Protocol):
+class ConfigPlaces(Protocol):
     """Where in the file something stands."""
 
     def at(self, location: tuple[int | str, ...], what: str) -> str: ...
@@ -257,7 +257,7 @@ class Config(Model):
         description="Who keeps a copy, by names of your own.",
         examples=['{product-cache: {view: product, redis: {url: "${CACHE_URL}", key: "product:{id}"}}}'],
     )
-    _places: Places | None = PrivateAttr(default=None)
+    _places: ConfigPlaces | None = PrivateAttr(default=None)
 
     def table_of(self, follower: str) -> str:
         """The root table, as schema.table, of a follower's view."""
@@ -269,7 +269,7 @@ class Config(Model):
             return f"{'.'.join(map(str, location))}: {what}"
         return self._places.at(location, what)
 
-    def read_from(self, places: Places) -> Config:
+    def read_from(self, places: ConfigPlaces) -> Config:
         """The same, which knows where it stands in its file."""
         self._places = places
         return self

@@ -32,7 +32,7 @@ _NOBODY = {"hash": 0, "version": -1, "canon": ABSENT, "raw": ABSENT, "partition"
 
 
 @dataclass(frozen=True)
-class Found:
+class SuspectKeys:
     """Keys by hash, each with what is wrong. `moving`: the log tells of a later change, so that it may be right yet."""
 
     keys: Hashes
@@ -42,10 +42,10 @@ class Found:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def without(self, keys: Hashes) -> Found:
+    def without(self, keys: Hashes) -> SuspectKeys:
         """The same but for some keys."""
         left = ~np.isin(self.keys, keys)
-        return Found(self.keys[left], self.problems[left], self.moving[left])
+        return SuspectKeys(self.keys[left], self.problems[left], self.moving[left])
 
 
 def zones(log: Columns, lo: Mapping[int, int], hi: Mapping[int, int], offset_mask: int) -> npt.NDArray[np.int8]:
@@ -57,7 +57,7 @@ def zones(log: Columns, lo: Mapping[int, int], hi: Mapping[int, int], offset_mas
     return np.asarray(zone, np.int8)
 
 
-class History:
+class KeyHistory:
     """The records of some keys, in order. `newest`: the places of each key's newest before the position; `last`: of
     each key's newest of all.
     """
@@ -100,7 +100,7 @@ class History:
         return np.isin(keys, self.hash[later])
 
 
-def source_against_log(source: Columns, log: History) -> Found:
+def source_against_log(source: Columns, log: KeyHistory) -> SuspectKeys:
     """What the log tells otherwise than the source: keys that it lacks, should not have, or has otherwise."""
     keys, canon = source["hash"], source["canon"]
     place, known = log.find_newest(keys)
@@ -116,7 +116,7 @@ def source_against_log(source: Columns, log: History) -> Found:
     return _found(log, [(keys[wrong], problems), (extra, np.full(len(extra), EXTRA, np.int8))])
 
 
-def items_against_log(items: Columns, log: History, ends: Hashes, *, expires: bool = False) -> Found:
+def items_against_log(items: Columns, log: KeyHistory, ends: Hashes, *, expires: bool = False) -> SuspectKeys:
     """What a follower that has applied everything before the position shows otherwise than its log.
 
     `ends`: for each partition the first version that the log has not come to by now. `expires`: what is absent is no
@@ -139,13 +139,13 @@ def items_against_log(items: Columns, log: History, ends: Hashes, *, expires: bo
     return _found(log, [(keys[wrong], problems[wrong]), (lacking, np.full(len(lacking), MISSING, np.int8))])
 
 
-def _found(log: History, parts: list[tuple[Hashes, npt.NDArray[np.int8]]]) -> Found:
+def _found(log: KeyHistory, parts: list[tuple[Hashes, npt.NDArray[np.int8]]]) -> SuspectKeys:
     keys = np.concatenate([keys for keys, _ in parts])
     problems = np.concatenate([problems for _, problems in parts])
-    return Found(keys, problems, log.moving(keys))
+    return SuspectKeys(keys, problems, log.moving(keys))
 
 
-def _alike(items: Columns, log: History, place: npt.NDArray[np.int64]) -> Mask:
+def _alike(items: Columns, log: KeyHistory, place: npt.NDArray[np.int64]) -> Mask:
     """Whether an item is the document of the record at a place, by its text, or by its value where that is known."""
     by_text = items["raw"] == log.raw[place]
     by_value = (items["canon"] != ABSENT) & (items["canon"] == log.canon[place])

@@ -14,7 +14,7 @@ from driftless.sink import WRITES
 from driftless.verify.judge import AHEAD, EXTRA, ROWS
 from driftless.verify.spool import hashes
 from driftless.verify.stages import LogSpool
-from driftless.verify.subject import UNREADABLE, Builders, Subject, Target
+from driftless.verify.subject import UNREADABLE, Subject, Target, ViewBuilders
 from driftless.version import make_version, split_version
 
 _BATCH = 1_000
@@ -72,7 +72,7 @@ def mend_log(subject: Subject, wrong: Mapping[str, int], log: LogSpool, kafka: K
         subject.again(keys[start : start + _SNAPSHOT_KEYS])
 
 
-def mend_view(builders: Builders, wrong: Mapping[str, int], *, anew: bool = False) -> None:
+def mend_view(builders: ViewBuilders, wrong: Mapping[str, int], *, anew: bool = False) -> None:
     """Have a view publish these documents again. `anew`: of rows that it reads from its tables' logs again, as it must
     where those that it keeps are wrong. May be repeated.
     """

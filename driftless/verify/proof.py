@@ -20,12 +20,12 @@ from driftless.errors import NoDocument, SinkUnavailable
 from driftless.kafka.client import Kafka, Offsets
 from driftless.verify import boundary, judge
 from driftless.verify.beyond import Beyond
-from driftless.verify.judge import Found
+from driftless.verify.judge import SuspectKeys
 from driftless.verify.mend import mend, mend_log, mend_view
 from driftless.verify.reached import Reached
 from driftless.verify.spool import Hashes, Spool, hashes
 from driftless.verify.stages import LogSpool, read_items, read_source
-from driftless.verify.steps import Pace, Step
+from driftless.verify.steps import RateLimiter, Step
 from driftless.verify.subject import Source, Subject, Target
 from driftless.version import MAX_OFFSET, make_version
 
@@ -195,7 +195,7 @@ class Proof:
             spool.rename(self._log.aliases)
         verdict.source_documents = cut.source.rows
         verdict.documents = dict.fromkeys(items, 0)
-        found: dict[str, list[Found]] = {LOG: [], **{name: [] for name in items}}
+        found: dict[str, list[SuspectKeys]] = {LOG: [], **{name: [] for name in items}}
         parts = 1 + max(spool.rows for spool in (self._log.spool, cut.source, *items.values())) // PART_ROWS
         for part in range(parts):
             log = self._history(cut, part=part, parts=parts)
@@ -227,7 +227,7 @@ class Proof:
                     raise
         raise AssertionError
 
-    def _named(self, scope: str, some: list[Found], spools: list[Spool]) -> dict[str, int]:
+    def _named(self, scope: str, some: list[SuspectKeys], spools: list[Spool]) -> dict[str, int]:
         """Keys by name, of the last spool that tells it; those beyond what is looked at again are counted at once."""
         keys = np.concatenate([found.keys for found in some])
         problems = np.concatenate([found.problems for found in some])
@@ -306,7 +306,7 @@ class Proof:
                 step = self._step("source", moment.count(subject.statement))
             else:
                 step = self._step("source, again", len(keys))
-            pace = Pace(means.source_rate)
+            pace = RateLimiter(means.source_rate)
             reading = pool.submit(read_source, subject, moment, self._path("source"), pace, step, keys)
             means.reached.in_kafka(marker)
             if subject.skips:
@@ -338,26 +338,26 @@ class Proof:
     def _read(
         self, target: Target, batches: Iterator[pa.RecordBatch], path: Path, step: Step, *, by_value: bool
     ) -> Spool:
-        pace = Pace(self._means.follower_rate)
+        pace = RateLimiter(self._means.follower_rate)
         return read_items(target, batches, path, pace, step, by_value=by_value)
 
-    def _history(self, cut: _Cut, only: Hashes | None = None, part: int = 0, parts: int = 1) -> judge.History:
+    def _history(self, cut: _Cut, only: Hashes | None = None, part: int = 0, parts: int = 1) -> judge.KeyHistory:
         columns = self._log.spool.load("hash", *_RECORD, only=only, part=part, parts=parts)
-        return judge.History(columns, judge.zones(columns, cut.lo, cut.hi, MAX_OFFSET))
+        return judge.KeyHistory(columns, judge.zones(columns, cut.lo, cut.hi, MAX_OFFSET))
 
-    def _judge_log(self, source: dict[str, Any], log: judge.History) -> Found:
+    def _judge_log(self, source: dict[str, Any], log: judge.KeyHistory) -> SuspectKeys:
         """What the source cannot show proves nothing; of what the log cannot tell, the followers' quarantine does."""
         found = judge.source_against_log(source, log)
         return self._without_held(found, self._held | {*self._verdict.beyond, *self._log.unreadable})
 
-    def _judge(self, target: Target, items: dict[str, Any], log: judge.History) -> Found:
+    def _judge(self, target: Target, items: dict[str, Any], log: judge.KeyHistory) -> SuspectKeys:
         epoch = self._subject.log.newest.number
         ends = np.array([make_version(epoch, self._log.at[p]) for p in sorted(self._log.at)], np.int64)
         found = judge.items_against_log(items, log, ends, expires=target.expires)
         return self._without_held(found, target.held)
 
     @staticmethod
-    def _without_held(found: Found, held: frozenset[str]) -> Found:
+    def _without_held(found: SuspectKeys, held: frozenset[str]) -> SuspectKeys:
         return found.without(hashes(sorted(held))) if held else found
 
     def _step(self, what: str, total: int = 0) -> Step:

@@ -14,13 +14,13 @@ from driftless.errors import NoDocument
 from driftless.kafka.client import Kafka, Offsets
 from driftless.verify.beyond import Beyond
 from driftless.verify.spool import ABSENT, ITEMS, LOG, SOURCE, Spool, hash_documents, hashes, save
-from driftless.verify.steps import Pace, Step
+from driftless.verify.steps import RateLimiter, Step
 from driftless.verify.subject import UNREADABLE, Moment, Subject, Target
 from driftless.version import MAX_OFFSET
 
 
 def read_source(
-    subject: Subject, moment: Moment, path: Path, pace: Pace, step: Step, keys: Sequence[str] | None = None
+    subject: Subject, moment: Moment, path: Path, pace: RateLimiter, step: Step, keys: Sequence[str] | None = None
 ) -> tuple[Spool, dict[str, str]]:
     """What the source shows, of these keys alone, where they are given; and which documents it cannot show: key -> the
     place of the value.
@@ -138,7 +138,7 @@ def read_items(
     target: Target,
     batches: Iterable[pa.RecordBatch],
     path: Path,
-    pace: Pace,
+    pace: RateLimiter,
     step: Step,
     *,
     by_value: bool,

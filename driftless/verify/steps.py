@@ -26,7 +26,7 @@ class Step:
         self.state = "read"
 
 
-class Pace:
+class RateLimiter:
     """Holds whoever reads to so many rows a second; 0: as fast as it goes. Each stage has one of its own."""
 
     def __init__(self, rate: float) -> None:

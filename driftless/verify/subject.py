@@ -31,7 +31,7 @@ class Moment(Protocol):
     def as_json(self, kind: str, text: str) -> str | None: ...
 
 
-class Builders(Protocol):
+class ViewBuilders(Protocol):
     """Who builds a view; see driftless/verify/builders.py."""
 
     def audit(self) -> list[str]: ...
@@ -129,7 +129,7 @@ class Subject:
     overtaken: Callable[[State], bool] = lambda _: False
     columns: frozenset[str] = frozenset()
     again: Callable[[Sequence[str]], None] | None = None
-    builders: Builders | None = None
+    builders: ViewBuilders | None = None
     quarantined: Callable[[], frozenset[str]] = frozenset
     targets: list[Target] = field(default_factory=list)
 

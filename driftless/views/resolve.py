@@ -19,7 +19,7 @@ Problem = tuple[Place, str]
 
 
 @dataclass(frozen=True)
-class Source:
+class CapturedTables:
     """What is known of the captured tables. `unique`: the unique keys of a table, its primary key among them.
 
     `gone`: (table, column) that there was before -> the end of what is said of it. Asked where a column is missing.
@@ -36,7 +36,7 @@ class Source:
         return {table.full_name: table.key for table in self.tables.values()}
 
 
-def resolve(name: str, view: ViewConfig, source: Source) -> tuple[View | None, list[Problem]]:
+def resolve(name: str, view: ViewConfig, source: CapturedTables) -> tuple[View | None, list[Problem]]:
     """The tree, or None; and all that is wrong with the relations and what every part shows.
 
     A table that the source does not have makes no tree, and no mistake: that is told where the table is captured.
@@ -55,7 +55,7 @@ def _part(table: Table, columns: set[str]) -> Table:
 
 
 class _Resolved:
-    def __init__(self, source: Source, at: Place) -> None:
+    def __init__(self, source: CapturedTables, at: Place) -> None:
         self._source = source
         self._at = at
         self._lost = False

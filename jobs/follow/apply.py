@@ -63,7 +63,7 @@ def newest_per_key(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 @dataclass(frozen=True)
-class Slice:
+class OffsetRange:
     """Offsets [begin, end) of each partition, and what is special about some keys.
 
     `held`: quarantined keys, to be told of when they go through. `only`: the keys to write; None for all.
@@ -97,7 +97,7 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SliceResult:
     """What became of a slice, which ended at `end`. `passed`: held keys that the store has taken, with versions."""
 
     end: Offsets
@@ -119,8 +119,8 @@ class LogReader:
 
 
 def apply_slice(
-    log: LogReader, spec: SinkSpec, sink: Sink, generation: int, part: Slice, stopped: Callable[[], bool]
-) -> Outcome:
+    log: LogReader, spec: SinkSpec, sink: Sink, generation: int, part: OffsetRange, stopped: Callable[[], bool]
+) -> SliceResult:
     """Apply a slice. When it returns, every write of it is in the store, stale there, or rejected.
 
     It may end sooner than asked for, where `stopped` says so or `head` has less, or later, where more was read. May be
@@ -144,7 +144,7 @@ def count_documents(log: LogReader, begin: Offsets, end: Offsets) -> int:
     """How many keys have a document as their newest state in [begin, end)."""
     if begin == end:
         return 0
-    if log.large is not None and Slice(begin, end).offsets <= COUNTED:
+    if log.large is not None and OffsetRange(begin, end).offsets <= COUNTED:
         with suppress(pa.ArrowInvalid):
             return log.large.count(begin, end)
     writes = read_slice(log.spark, log.source, begin, end)
@@ -155,7 +155,7 @@ def count_documents(log: LogReader, begin: Offsets, end: Offsets) -> int:
         return _count_salvaged(log.salvage(begin, end))
 
 
-def _on_driver(read: Iterable[tuple[Offsets, pa.Table]], sink: Sink, generation: int, part: Slice) -> Outcome:
+def _on_driver(read: Iterable[tuple[Offsets, pa.Table]], sink: Sink, generation: int, part: OffsetRange) -> SliceResult:
     reached, total, passed = part.begin, Applied(), []
     for end, writes in read:
         for batch in map(part.writes, writes.cast(WRITES).combine_chunks().to_batches()):
@@ -163,10 +163,12 @@ def _on_driver(read: Iterable[tuple[Offsets, pa.Table]], sink: Sink, generation:
             total += applied
             passed += part.passed(batch, applied)
         reached = end
-    return Outcome(reached, total, tuple(passed))
+    return SliceResult(reached, total, tuple(passed))
 
 
-def _salvaged(salvage: Salvage, sink: Sink, generation: int, part: Slice, stopped: Callable[[], bool]) -> Outcome:
+def _salvaged(
+    salvage: Salvage, sink: Sink, generation: int, part: OffsetRange, stopped: Callable[[], bool]
+) -> SliceResult:
     """The same of a slice with records that can never be read: each is rejected, unless its key has a newer one."""
     bad: dict[str, Rejected] = {}
     reached, total, passed = part.begin, Applied(), list[tuple[str, int]]()
@@ -178,7 +180,7 @@ def _salvaged(salvage: Salvage, sink: Sink, generation: int, part: Slice, stoppe
         bad = _not_followed(bad, some.rows)
         if stopped():
             break
-    return Outcome(reached, total + Applied(rejected=tuple(bad.values())), tuple(passed))
+    return SliceResult(reached, total + Applied(rejected=tuple(bad.values())), tuple(passed))
 
 
 def _not_followed(bad: dict[str, Rejected], rows: pa.Table) -> dict[str, Rejected]:
@@ -209,7 +211,7 @@ def _until(stopped: Callable[[], bool], read: Iterator[tuple[Offsets, pa.Table]]
             return
 
 
-def _on_executors(writes: DataFrame, spec: SinkSpec, generation: int, part: Slice) -> Outcome:
+def _on_executors(writes: DataFrame, spec: SinkSpec, generation: int, part: OffsetRange) -> SliceResult:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sink = spec.open()
         try:
@@ -236,7 +238,7 @@ def _on_executors(writes: DataFrame, spec: SinkSpec, generation: int, part: Slic
         else:
             passed.append((row["key"], row["version"]))
     written, stale = (pc.sum(result[name]).as_py() or 0 for name in ("written", "stale"))
-    return Outcome(part.end, Applied(written, stale, tuple(rejected)), tuple(passed))
+    return SliceResult(part.end, Applied(written, stale, tuple(rejected)), tuple(passed))
 
 
 def _as_rows(applied: Applied, passed: list[tuple[str, int]]) -> pa.RecordBatch:

@@ -15,7 +15,7 @@ STILL_SECONDS = 1.0
 """A log that has not grown for so long is filled."""
 
 
-class Filling:
+class BulkLoadBatcher:
     """Small slices cost more than one large one, and take their CPU from whoever fills the log."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -23,7 +23,7 @@ class Filling:
         self._ends: Offsets = {}
         self._grown_at = 0.0
 
-    def gathers(self, progress: Progress, pending: Pending) -> bool:
+    def should_wait(self, progress: Progress, pending: Pending) -> bool:
         """Whether more is to come, and nobody waits for what is there; for who asks several times a second."""
         if progress.built or not pending.none:
             return False

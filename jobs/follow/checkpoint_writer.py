@@ -10,7 +10,7 @@ from functools import partial
 from driftless.sink import Sink
 from jobs.follow.checkpoint import Checkpoint
 from jobs.follow.progress import Progress
-from jobs.threads.beside import beside
+from jobs.threads.run_in_background import run_in_background
 
 SAVE_SECONDS = 1.0
 """How often the checkpoint is written: bounds what is repeated, and how soon a store that lost data is noticed."""
@@ -22,7 +22,7 @@ COUNT_SECONDS = 5.0
 """How often documents are counted while they change: it costs a search index a refresh."""
 
 
-class Saving:
+class CheckpointWriter:
     """Compare-and-set, one after another. A search index takes a tenth of a second and more for one on a busy machine:
     nothing that is applied waits for it.
     """
@@ -66,7 +66,7 @@ class Saving:
             text = self._saved
         else:
             text, self._holds, self._write_at = checkpoint.to_text(), holds, now + IDLE_SECONDS
-        self._under_way = beside(partial(self._write, text))
+        self._under_way = run_in_background(partial(self._write, text))
 
     def hear(self) -> bool:
         """Wait for the one under way, if there is one. False where the store has lost what it had acknowledged; raises

@@ -15,7 +15,7 @@ from jobs.log.truncation import truncated
 _log = logging.getLogger(__name__)
 
 
-def begun_anew(
+def facts_for_epoch_change(
     follower: str, newest: Generation, state: State, frontiers: FrontierReader, kafka: Kafka
 ) -> dict[str, dict[str, object] | None]:
     """The facts that begin what has to be begun: an epoch at a TRUNCATE, or a generation from an epoch that is new."""

@@ -13,17 +13,17 @@ from driftless.control.request import requests
 from driftless.errors import Fenced, LogReplaced, SinkError, SinkUnavailable, SourceError, SyncError
 from driftless.facts.generation import Generation, end_keys, generations, overtaken, registered
 from driftless.facts.state import Fact, State
-from jobs.follow.epoch_change import begun_anew
-from jobs.follow.generation_worker import Follow
+from jobs.follow.epoch_change import facts_for_epoch_change
+from jobs.follow.generation_worker import GenerationWorker
 from jobs.follow.job_spec import make_job
 from jobs.follow.progress import Progress
 from jobs.follow.promotion import Promotion
-from jobs.follow.quarantine import Quarantine
-from jobs.follow.readers_generation import Seen
-from jobs.follow.requests import Answers
+from jobs.follow.quarantine import GenerationQuarantine
+from jobs.follow.readers_generation import ReadersGeneration
+from jobs.follow.requests import RequestHandler
 from jobs.log.frontier import Pending
 from jobs.supervise.keeper import Facts, Keeper
-from jobs.supervise.leased import Leased, Shared
+from jobs.supervise.leased import LeasedWorkers, Shared
 from jobs.supervise.report import told
 from jobs.views.progress import frontier_of
 
@@ -35,11 +35,11 @@ REFUSED_SECONDS = 30.0
 
 
 @dataclass
-class _Running:
+class _RunningGeneration:
     """`promotion`: the last one to it, in this process. `told`: the newest position that its view has told of."""
 
     generation: Generation
-    worker: Follow
+    worker: GenerationWorker
     pending: Pending
     thread: threading.Thread
     promotion: Promotion | None = None
@@ -50,7 +50,7 @@ class _Running:
         return self.worker.progress
 
 
-class Follower(Leased[_Running]):
+class Follower(LeasedWorkers[_RunningGeneration]):
     """One follower in this process: a thread for each of its generations.
 
     The control topic says which generations there are, and what is asked of them. The store says which one readers
@@ -62,16 +62,16 @@ class Follower(Leased[_Running]):
         self._added = added
         self._facts: dict[str, Fact] = {}
         self._known: dict[int, Generation] = {}
-        self._seen = Seen()
+        self._seen = ReadersGeneration()
         self._promotion: Promotion | None = None
         self._interrupted: set[int] = set()
         """Generations whose switch was interrupted before this process began, until the store has been asked."""
-        self._leaving: dict[int, tuple[Follow, float]] = {}
+        self._leaving: dict[int, tuple[GenerationWorker, float]] = {}
         """Generations that are followed no more and are to be dropped, and when that is tried again."""
         self._unstarted: dict[int, str] = {}
         self._refused: dict[int, float] = {}
         """Generations that the store has refused to drop, and when it is asked again."""
-        self._answers = Answers(self)
+        self._answers = RequestHandler(self)
 
     @property
     def progress(self) -> list[Progress]:
@@ -108,11 +108,11 @@ class Follower(Leased[_Running]):
     def promoting(self) -> bool:
         return self._promotion is not None and self._promotion.alive
 
-    def follows(self, worker: Follow) -> bool:
+    def follows(self, worker: GenerationWorker) -> bool:
         """Whether that generation is followed still."""
         return any(r.worker is worker for r in self._running.values())
 
-    def following(self, number: int | None) -> Follow | None:
+    def following(self, number: int | None) -> GenerationWorker | None:
         """The generation of that number, or the one that readers see. None while the store has not been asked."""
         wanted = self._seen.number if number is None else number
         if wanted in self._running:
@@ -150,9 +150,9 @@ class Follower(Leased[_Running]):
             self._end(n)
         for n, r in self._running.items():
             r.generation = known[n]
-            r.worker.heir = _is_heir(n, known)
-            if paused != r.worker.hold.is_set():
-                (r.worker.hold.set if paused else r.worker.hold.clear)()
+            r.worker.promote_if_none = _is_heir(n, known)
+            if paused != r.worker.paused.is_set():
+                (r.worker.paused.set if paused else r.worker.paused.clear)()
         self._hear_of_views(state)
         self._let_speak()
         facts = self._follow_the_store(state.now)
@@ -182,23 +182,23 @@ class Follower(Leased[_Running]):
         shared = self._shared
         job = make_job(shared.config, self.name, generation, state, shared.kafka)
         pending = Pending(job.log.topic, job.log.partitions) if generation.build else shared.frontiers.follow(job.log)
-        quarantine = Quarantine(shared.quarantine, self.name, generation.number)
-        follow = Follow(
+        quarantine = GenerationQuarantine(shared.quarantine, self.name, generation.number)
+        follow = GenerationWorker(
             job, shared.kafka, shared.spark, shared.head, shared.ends, pending, self.lease.token, quarantine, self._seen
         )
-        follow.heir = _is_heir(generation.number, generations(state, self.name))
-        follow.sure = self.lease.sure
+        follow.promote_if_none = _is_heir(generation.number, generations(state, self.name))
+        follow.confirm_lease = self.lease.sure
         if state.get(f"paused/{self.name}") is not None:
-            follow.hold.set()
+            follow.paused.set()
         facts = state.under(f"follower/{self.name}")
         if self._promotion is None:
             promoting = {int(n) for n, fact in facts.items() if fact.value.get("state") == "promoting"}
             self._interrupted |= promoting & generations(state, self.name).keys()
             if self._interrupted - {generation.number}:
-                follow.silent.set()  # readers may see some of the other generation's documents
+                follow.withhold_position.set()  # readers may see some of the other generation's documents
         thread = threading.Thread(target=follow.run, name=follow.group, daemon=True)
         self._added(follow.progress)
-        self._add(generation.number, _Running(generation, follow, pending, thread))
+        self._add(generation.number, _RunningGeneration(generation, follow, pending, thread))
 
     def _end(self, number: int) -> None:
         """Stop following a generation that is to be, or has been, dropped."""
@@ -214,7 +214,7 @@ class Follower(Leased[_Running]):
             self._interrupted.clear()
         if not self._interrupted:
             for r in self._running.values():
-                r.worker.silent.clear()
+                r.worker.withhold_position.clear()
 
     def _hear_of_views(self, state: State) -> None:
         """Hand on how far the builds of a view are that this follower reads."""
@@ -232,8 +232,8 @@ class Follower(Leased[_Running]):
         newest = self._known[max(self._known)]
         for r in self._running.values():
             if overtaken(r.generation, state):
-                r.worker.overtaken = True
-        return begun_anew(self.name, newest, state, self._shared.frontiers, self._shared.kafka)
+                r.worker.superseded = True
+        return facts_for_epoch_change(self.name, newest, state, self._shared.frontiers, self._shared.kafka)
 
     # -- promoting and dropping ---------------------------------------------------------------------------------
 
@@ -262,7 +262,7 @@ class Follower(Leased[_Running]):
         if r.progress.live and r.progress.held_back:
             r.progress.held_back = ""
             r.progress.changed.set()
-        if r.worker.heir and self._seen.number is None:
+        if r.worker.promote_if_none and self._seen.number is None:
             return  # it shows itself, with what it has
         refused = r.promotion is not None and r.promotion.error is not None
         if refused or not holding.built or r.generation.promoted_at is not None or r.progress.live:
@@ -283,7 +283,7 @@ class Follower(Leased[_Running]):
 
     def promote(self, number: int) -> Promotion:
         """Begin to switch readers over. Raises Fenced before anything is switched."""
-        self.sure()
+        self.confirm_lease()
         r = self._running[number]
         others = [other.worker for n, other in self._running.items() if n != number]
         self._promotion = r.promotion = Promotion(r.worker, others, self._seen, lambda: self._stopping)
@@ -295,7 +295,7 @@ class Follower(Leased[_Running]):
         for n, r in self._running.items():
             newest = self._running.get(max(self._known, default=n), r).progress
             said = ""
-            if r.progress.live and r.worker.overtaken and newest is not r.progress and not paused:
+            if r.progress.live and r.worker.superseded and newest is not r.progress and not paused:
                 said = told(newest.error) if newest.error is not None else newest.held_back
             if said:
                 said = f"readers see generation {n}, from before its log was recreated, and no later position: {said}"
@@ -348,7 +348,7 @@ class Follower(Leased[_Running]):
     def _another_live(self, number: int) -> bool:
         return self._seen.number not in (None, number) and self._seen.number in self._running
 
-    def _drop(self, number: int, worker: Follow) -> Facts:
+    def _drop(self, number: int, worker: GenerationWorker) -> Facts:
         """Drop a generation that is followed no more, now or later; the facts to forget once it is gone."""
         try:
             self._empty(worker, also_live=False)
@@ -364,9 +364,9 @@ class Follower(Leased[_Running]):
         self._leaving.pop(number, None)
         return dict.fromkeys(end_keys(self.name, number))
 
-    def _empty(self, worker: Follow, *, also_live: bool) -> None:
+    def _empty(self, worker: GenerationWorker, *, also_live: bool) -> None:
         """Remove a generation from its store. Raises Fenced before anything is removed."""
-        self.sure()
+        self.confirm_lease()
         sink = worker.job.spec.open()
         try:
             sink.drop(worker.job.generation, also_live=also_live)
@@ -377,7 +377,7 @@ class Follower(Leased[_Running]):
 
     def remove(self, *, drop: bool) -> Facts:
         """End everything, and remove all documents from the store where that is wanted."""
-        self.sure()
+        self.confirm_lease()
         facts: Facts = {f"paused/{self.name}": None}
         workers = [worker for worker, _ in self._leaving.values()]
         for number, r in list(self._running.items()):

@@ -15,26 +15,26 @@ from pyspark.sql import SparkSession
 from driftless.errors import Fenced, SinkError, SinkUnavailable, SourceError, SourceUnavailable, SyncError
 from driftless.kafka.client import Kafka, Offsets
 from driftless.sink import Sink
-from jobs.follow.apply import LogReader, Outcome, Slice, apply_slice, count_documents
-from jobs.follow.batching import Filling
+from jobs.follow.apply import LogReader, OffsetRange, SliceResult, apply_slice, count_documents
+from jobs.follow.batching import BulkLoadBatcher
 from jobs.follow.checkpoint import Checkpoint
-from jobs.follow.checkpoint_writer import Saving
+from jobs.follow.checkpoint_writer import CheckpointWriter
 from jobs.follow.job_spec import Job
-from jobs.follow.progress import Holding, Progress, lasting
-from jobs.follow.quarantine import Quarantine, hold
-from jobs.follow.readers_generation import Seen
-from jobs.follow.replay import Again
+from jobs.follow.progress import AppliedState, Progress, lasting
+from jobs.follow.quarantine import GenerationQuarantine, hold
+from jobs.follow.readers_generation import ReadersGeneration
+from jobs.follow.replay import Replay
 from jobs.log.contract import Head
 from jobs.log.document_reader import Documents
 from jobs.log.end_offsets import Ends
 from jobs.log.fitting import FEW_OFFSETS, MOST_OFFSETS, READY_OFFSETS, SLICE_OFFSETS, SLICE_SECONDS, fitting
 from jobs.log.frontier import Pending
-from jobs.log.identity_check import Ground
-from jobs.log.open_transactions import Hanging
+from jobs.log.identity_check import LogIdentityCheck
+from jobs.log.open_transactions import OpenTransactionMonitor
 from jobs.log.salvage import salvage_of
 from jobs.spark.session import name_jobs, submitted
 from jobs.spark.source import DRIVER_OFFSETS
-from jobs.supervise.leased import shown
+from jobs.supervise.leased import report_failure
 from jobs.supervise.report import told
 from jobs.threads.background import Bell, Ringing
 
@@ -43,13 +43,15 @@ _log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 """How long to wait for changes at most: what rings no bell is looked at so often."""
 GATHER_SECONDS = 0.1
-"""How often it is asked whether a log that is being filled grows still, or the generation beside this one is as far."""
+"""How often it is asked whether a log that is being filled grows still, or the generation that readers
+are being switched to is as far.
+"""
 RETRY_SECONDS = 5.0
 STORE_SECONDS = 10.0
 """How often a store is asked for what it must be set to: it may be changed while it is written to."""
 
 
-class Follow:
+class GenerationWorker:
     """The loop of one follower: read what is new, apply it, say how far that is.
 
     After a crash at any point it starts again from the checkpoint in the store and applies up to a second of
@@ -66,8 +68,8 @@ class Follow:
         ends: Ends,
         pending: Pending,
         token: int,
-        quarantine: Quarantine,
-        seen: Seen,
+        quarantine: GenerationQuarantine,
+        seen: ReadersGeneration,
     ) -> None:
         self.job = job
         self.progress = Progress(job.follower, job.view, job.generation, seen=seen, token=token)
@@ -75,45 +77,45 @@ class Follow:
         self.bell = Bell()
         """Rings where there may be something to do."""
         self.stop: threading.Event = Ringing(self.bell)
-        self.hold: threading.Event = Ringing(self.bell)
-        """While it is set, nothing is read or written: the follower is paused."""
-        self.silent = threading.Event()
-        """While it is set, no further position is claimed: what readers see may not be all of this generation."""
-        self.overtaken = False
-        """A newer epoch of its log has begun: it claims nothing more, since it does not hold what that one says."""
-        self.heir = False
-        """Where readers see none, as in a store that was emptied, they are to see this one."""
-        self.beside: Progress | None = None
-        """The generation that readers are being switched to: no position is claimed that it has not claimed."""
-        self.again: Again | None = None
-        self.sure: Callable[[], None] = lambda: None
+        self.paused: threading.Event = Ringing(self.bell)
+        """While it is set, the worker reads and writes nothing."""
+        self.withhold_position = threading.Event()
+        """While it is set, the worker claims no position: readers may not see all of this generation."""
+        self.superseded = False
+        """A newer epoch of its log has begun. The worker claims no position of it: it does not hold what that says."""
+        self.promote_if_none = False
+        """Show this generation to readers where they see none, as in a store that was emptied."""
+        self.promotion_target: Progress | None = None
+        """The generation that readers are being switched to. The worker claims no position before that one does."""
+        self.replay: Replay | None = None
+        self.confirm_lease: Callable[[], None] = lambda: None
         """Raises SourceUnavailable where another runner may have the lease before long: nothing is written then."""
         self._kafka = kafka
-        self._ground = Ground(kafka, [job.log])
-        self._hanging = Hanging(kafka, {job.log.topic: job.log.partitions})
+        self._identity = LogIdentityCheck(kafka, [job.log])
+        self._open_transactions = OpenTransactionMonitor(kafka, {job.log.topic: job.log.partitions})
         self._spark = spark
         # On a cluster there are executors for large slices.
         self._large = Documents(spark, job.source) if job.source.ready and not submitted() else None
         self._log = LogReader(spark, job.source, head, self._large, salvage_of(spark, job.source))
         self._ends = ends
         self._slice, self._least = SLICE_OFFSETS if self._large is None else READY_OFFSETS, 0
-        self._filling = Filling()
+        self._batcher = BulkLoadBatcher()
         self._pending = pending
         pending.ring = self.bell.set
         self._seen = seen
         self._token = token
         self._sink: Sink = job.spec.open()
-        self._saving = Saving(self._sink, self.progress)
+        self._checkpoints = CheckpointWriter(self._sink, self.progress)
         self._store_at = time.monotonic() + STORE_SECONDS
         self._at_head = 0.0
         self._history = job.history
-        self._unvouched = False
+        self._unverified = False
 
     def run(self) -> None:
         """Follow until `stop` is set or an error ends it; the error is left in `progress.error`."""
         name_jobs(self._spark, self.group, f"follow {self.job.view}", self.job.follower)
         try:
-            with shown(self):
+            with report_failure(self):
                 self._persist(self._begin)
                 while not self.stop.is_set():
                     self._persist(self._step)
@@ -129,8 +131,8 @@ class Follow:
         return self.job.history
 
     @property
-    def _bygone(self) -> bool:
-        """Whether all tables were read anew since it was built."""
+    def _before_resnapshot(self) -> bool:
+        """Whether all tables were re-snapshotted after it was built."""
         return self._history != self.job.history
 
     @property
@@ -150,7 +152,7 @@ class Follow:
             try:
                 if self.progress.error is not None:
                     raise self.progress.error
-                self.sure()
+                self.confirm_lease()
                 step()
             except (SinkUnavailable, SourceUnavailable) as exc:
                 if self.stop.is_set() or last:
@@ -159,7 +161,7 @@ class Follow:
                     _log.warning("%s: waiting: %s", self.job.follower, exc)
                 self.progress.trouble = told(exc)
                 self.progress.changed.set()
-                self._ground.doubt()
+                self._identity.invalidate()
                 self.stop.wait(pause)
                 pause = min(pause * 2, RETRY_SECONDS)
             else:
@@ -169,7 +171,7 @@ class Follow:
                 return
 
     def _begin(self) -> None:
-        self._ground.check()
+        self._identity.check()
         self._sink.check()
         self._sink.create(self.job.generation)
         self.quarantine.load()
@@ -182,16 +184,16 @@ class Follow:
         found = None if text is None else Checkpoint.from_text(text)
         if found is not None and found.token > self._token:
             raise Fenced(f"another runner took over the follower `{self.job.follower}`")
-        self._saving.found(text)
-        self._unvouched = found.unvouched if found else bool(self._sink.count(self.job.generation))
-        holding = Holding(dict(log.floor), dict(log.floor), quarantined=len(self.quarantine), known=True)
+        self._checkpoints.found(text)
+        self._unverified = found.unvouched if found else bool(self._sink.count(self.job.generation))
+        holding = AppliedState(dict(log.floor), dict(log.floor), quarantined=len(self.quarantine), known=True)
         if found is not None and found.topic_id == log.topic_id:
             self._history = found.history
             positions = {p: max(found.positions.get(p, 0), floor) for p, floor in log.floor.items()}
-            marker = None if self._bygone else found.marker
+            marker = None if self._before_resnapshot else found.marker
             holding = replace(holding, positions=positions, marker=marker, built=found.built)
             self._at_head = found.at_head
-            self._ground.leaders = {(log.topic, p): leader for p, leader in found.leaders.items()}
+            self._identity.leaders = {(log.topic, p): leader for p, leader in found.leaders.items()}
         else:
             self._at_head = time.time()
         begin = self._kafka.beginnings(log.topic, log.partitions)
@@ -207,7 +209,7 @@ class Follow:
         progress.changed.set()
 
     def _state(self) -> str:
-        if self.hold.is_set():
+        if self.paused.is_set():
             return "paused"
         return "live" if self.progress.built else "bootstrapping"
 
@@ -217,24 +219,24 @@ class Follow:
         if progress.state != self._state():
             progress.state = self._state()
             progress.changed.set()
-        if self.hold.is_set():
+        if self.paused.is_set():
             self.bell.rest(LOOK_SECONDS)
             self._save_now_and_then()
             return
-        self._ground.check(self._read)
+        self._identity.check(self._read)
         self._check_store()
         progress.ends = self._ends.committed(log.topic, log.partitions)
         if any(end < progress.positions[p] for p, end in progress.ends.items()):  # it may be older than the positions
             progress.ends = self._kafka.committed_ends(log.topic, log.partitions)
         behind = [p for p, end in progress.ends.items() if end < progress.positions[p]]
-        if behind and self._bygone:
+        if behind and self._before_resnapshot:
             self.stop.wait(LOOK_SECONDS)  # a generation that is built from where all was read anew takes its place
             return
         if behind:
             place = (log.topic, behind[0])
-            self._ground.cut_off(place, progress.ends[behind[0]], "what this follower has applied")
+            self._identity.raise_truncated(place, progress.ends[behind[0]], "what this follower has applied")
         to = self._share(progress.positions, progress.ends)
-        if to != progress.positions and not self._filling.gathers(progress, self._pending):
+        if to != progress.positions and not self._batcher.should_wait(progress, self._pending):
             outcome = self._apply(progress.positions, to)
             progress.written += outcome.applied.written
             progress.stale += outcome.applied.stale
@@ -243,7 +245,7 @@ class Follow:
         else:
             if to == progress.positions:
                 self._at_head = time.time()
-            if self.again is None or self.again.done:
+            if self.replay is None or self.replay.done:
                 self._wait()
         self._step_again()
         self._check_away()
@@ -255,7 +257,7 @@ class Follow:
         """Wait until the log moves, or something else is to be done."""
         log, progress = self.job.log, self.progress
         if progress.positions == progress.ends:
-            seconds = LOOK_SECONDS if self.beside is None else GATHER_SECONDS
+            seconds = LOOK_SECONDS if self.promotion_target is None else GATHER_SECONDS
             self._ends.wait(log.topic, log.partitions, progress.ends, self.bell, seconds)
         else:
             self.bell.rest(GATHER_SECONDS)
@@ -268,10 +270,10 @@ class Follow:
         share = (DRIVER_OFFSETS if few else self._slice) // self.job.log.partitions
         return {p: max(positions[p], min(end, positions[p] + share)) for p, end in ends.items()}
 
-    def _apply(self, begin: Offsets, end: Offsets, only: pa.StringArray | None = None) -> Outcome:
+    def _apply(self, begin: Offsets, end: Offsets, only: pa.StringArray | None = None) -> SliceResult:
         """Apply [begin, end); what the store refuses is quarantined before this returns."""
         job = self.job
-        part = Slice(begin, end, self.quarantine.keys, only)
+        part = OffsetRange(begin, end, self.quarantine.keys, only)
         begun = time.monotonic()
         outcome = apply_slice(self._log, job.spec, self._sink, job.generation, part, self.stop.is_set)
         if self._large is None and part.offsets > self._slice // 2:
@@ -282,7 +284,7 @@ class Follow:
 
     def _step_again(self) -> None:
         """A slice of what is to be applied once more. It changes no position: all of it has been applied."""
-        again = self.again
+        again = self.replay
         if again is None or again.done:
             return
         to = self._share(again.at, again.to)
@@ -294,15 +296,15 @@ class Follow:
         again.done = all(again.at[p] >= end for p, end in again.to.items())
         self.progress.changed.set()
 
-    def apply_again(self, begin: Offsets, only: pa.StringArray | None = None) -> Again:
+    def apply_again(self, begin: Offsets, only: pa.StringArray | None = None) -> Replay:
         """Have everything from `begin`, as far as it has been applied, applied once more."""
         to = dict(self.progress.positions)
-        self.again = Again({p: min(max(begin.get(p, 0), self.progress.floor[p]), to[p]) for p in to}, to, only)
+        self.replay = Replay({p: min(max(begin.get(p, 0), self.progress.floor[p]), to[p]) for p in to}, to, only)
         self.bell.set()
-        return self.again
+        return self.replay
 
     def _tell_what_holds_up(self) -> None:
-        said = self._hanging.held_up(self.progress.held_up)
+        said = self._open_transactions.blocked_by(self.progress.held_up)
         if bool(said) != bool(self.progress.held_up):
             _log.warning("%s: %s", self.job.follower, said or "resumed")
             self.progress.changed.set()
@@ -310,7 +312,7 @@ class Follow:
 
     def _read(self) -> dict[tuple[str, int], int]:
         """How far each partition was read. Of what was built before all was read anew, nothing more is expected."""
-        positions = {} if self._bygone else self.progress.positions
+        positions = {} if self._before_resnapshot else self.progress.positions
         return {(self.job.log.topic, p): offset for p, offset in positions.items()}
 
     def _check_store(self) -> None:
@@ -334,21 +336,21 @@ class Follow:
 
     def _claim(self) -> None:
         """Raise the applied position to the newest frontier that has been passed."""
-        if self.silent.is_set() or self.overtaken:
+        if self.withhold_position.is_set() or self.superseded:
             return
         progress = self.progress
         with self._seen.claims:  # a promotion that begins must not miss a claim that is under way
-            beside = self.beside
-            marker = self._pending.reached(progress.positions, inf if beside is None else beside.lsn)
+            target = self.promotion_target
+            marker = self._pending.reached(progress.positions, inf if target is None else target.lsn)
             if marker is not None:
                 progress.put(marker=marker)
         if marker is not None and not progress.built:
             self._check_built()
-            self._unvouched = False
+            self._unverified = False
             progress.put(built=True)
             progress.state = self._state()
-            self._saving.hurry()  # whoever sees that it is live wants to know of how many documents
-        first = progress.built and self.heir and self._seen.number is None
+            self._checkpoints.hurry()  # whoever sees that it is live wants to know of how many documents
+        first = progress.built and self.promote_if_none and self._seen.number is None
         if first:
             self._seen.switch(self._sink, self.job.generation, only_first=True)
         if first or marker is not None:
@@ -360,7 +362,7 @@ class Follow:
 
         A document that is quarantined may be there in an older version, or not.
         """
-        if not (self.job.checked or (self._unvouched and self.job.countable)):
+        if not (self.job.checked or (self._unverified and self.job.countable)):
             return
         wanted = count_documents(self._log, self.progress.floor, self.progress.positions)
         found = self._sink.count(self.job.generation)
@@ -372,25 +374,25 @@ class Follow:
             )
 
     def _save_now_and_then(self) -> None:
-        if self._saving.due:
-            self._saving.begin(self._checkpoint(), whole=False)
-        elif self._saving.ended:
+        if self._checkpoints.due:
+            self._checkpoints.begin(self._checkpoint(), whole=False)
+        elif self._checkpoints.ended:
             self._hear_of_save()
 
     def _save(self) -> None:
         """Write the checkpoint, and notice a store that lost what it had acknowledged."""
         self._hear_of_save()
-        self._saving.begin(self._checkpoint())
+        self._checkpoints.begin(self._checkpoint())
         self._hear_of_save()
 
     def _hear_of_save(self) -> None:
-        if not self._saving.hear():
+        if not self._checkpoints.hear():
             self._sink.create(self.job.generation)
             self._resume(self._sink.load(self.job.generation))
             _log.warning("%s: the store lost what it had acknowledged; following again", self.job.follower)
 
     def _checkpoint(self) -> Checkpoint:
         held, topic_id = self.progress.holding, self.job.log.topic_id
-        leaders = {p: leader for (_, p), leader in self._ground.leaders.items()}
+        leaders = {p: leader for (_, p), leader in self._identity.leaders.items()}
         begun = self._token, topic_id, held.positions, held.marker, self._at_head, held.built
-        return Checkpoint(*begun, self._history, leaders, self._unvouched)
+        return Checkpoint(*begun, self._history, leaders, self._unverified)

@@ -11,13 +11,13 @@ from driftless.facts.generation import label
 from driftless.kafka.client import Offsets
 from driftless.lsn import format_lsn
 from driftless.marker import Marker
-from jobs.follow.readers_generation import Seen
+from jobs.follow.readers_generation import ReadersGeneration
 from jobs.supervise.movement import Movement
 from jobs.supervise.report import Signal, told
 
 
 @dataclass(frozen=True)
-class Holding:
+class AppliedState:
     """What a generation holds of the log, at one moment. Whoever decides by several of these reads them as one value.
 
     `known`: the store has been asked. `built`: it has once held all that the log had, and a count agreed.
@@ -46,9 +46,9 @@ class Progress:
     view: str
     generation: int
     state: str = "bootstrapping"
-    holding: Holding = field(default_factory=Holding)
+    holding: AppliedState = field(default_factory=AppliedState)
     ends: Offsets = field(default_factory=dict)
-    seen: Seen = field(default_factory=Seen)
+    seen: ReadersGeneration = field(default_factory=ReadersGeneration)
     token: int = 0
     promoting: bool = False
     documents: int | None = None

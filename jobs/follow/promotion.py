@@ -10,8 +10,8 @@ from contextlib import suppress
 
 from driftless.errors import SinkError, SinkUnavailable, SyncError
 from driftless.sink import Sink
-from jobs.follow.generation_worker import Follow
-from jobs.follow.readers_generation import Seen
+from jobs.follow.generation_worker import GenerationWorker
+from jobs.follow.readers_generation import ReadersGeneration
 from jobs.threads.background import unforeseen
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,13 @@ class Promotion:
     under way. Then `done` says that readers see it, `error` why not; neither where the run ended before.
     """
 
-    def __init__(self, worker: Follow, others: Sequence[Follow], seen: Seen, stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        worker: GenerationWorker,
+        others: Sequence[GenerationWorker],
+        seen: ReadersGeneration,
+        stopping: Callable[[], bool],
+    ) -> None:
         self.number = worker.job.generation
         self.done = False
         self.error: SyncError | None = None
@@ -41,10 +47,10 @@ class Promotion:
 
     def start(self) -> None:
         progress = self._worker.progress
-        self._worker.silent.clear()
+        self._worker.withhold_position.clear()
         with self._seen.claims:
             for other in self._others:
-                other.beside = progress
+                other.promotion_target = progress
         progress.promoting, progress.held_back = True, ""
         progress.changed.set()
         self._thread.start()
@@ -63,7 +69,7 @@ class Promotion:
             sink.close()
             progress.switching = ""
             for other in self._others:
-                other.beside = None
+                other.promotion_target = None
             progress.promoting = False
             progress.changed.set()
 
@@ -103,10 +109,10 @@ class Promotion:
         """Raise where it can come no further by itself."""
         if self._worker.progress.error is not None:
             raise self._worker.progress.error
-        if self._worker.hold.is_set():
+        if self._worker.paused.is_set():
             name = self._worker.job.follower
             raise SinkError(f"{name} is paused", hint=f"`driftless resume {name}` first")
-        if self._worker.overtaken:
+        if self._worker.superseded:
             raise older_epoch(self.number)
 
     def _as_far(self) -> bool:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from driftless.control.quarantine import QuarantineLog
 from driftless.errors import SinkError, SinkMisconfigured
 from driftless.sink import Applied, Rejected, Sink
-from jobs.follow.apply import Outcome
+from jobs.follow.apply import SliceResult
 from jobs.follow.progress import Progress
 
 MOST = 1_000_000
@@ -34,7 +34,7 @@ def stop_where_nothing_is_taken(progress: Progress, sink: Sink, applied: Applied
     )
 
 
-class Quarantine:
+class GenerationQuarantine:
     """Keys that the store refused, each with the newest version that it refused.
 
     A key is held from its refusal until a version at or above the refused one has passed, be it a delete; older
@@ -65,14 +65,14 @@ class Quarantine:
                 self._keys = pa.array(self._held, pa.string())
             return self._keys
 
-    def note(self, outcome: Outcome) -> None:
+    def note(self, outcome: SliceResult) -> None:
         """Hold what was refused, and let go what has passed. Durable when it returns."""
         if not outcome.applied.rejected and not outcome.passed:
             return
         with self._lock:
             self._note(outcome)
 
-    def _note(self, outcome: Outcome) -> None:
+    def _note(self, outcome: SliceResult) -> None:
         refused = self._newest(outcome.applied.rejected)
         passed = {key for key, version in outcome.passed if version >= self._held.get(key, 0)} - refused.keys()
         if not refused and not passed:
@@ -108,7 +108,7 @@ class Quarantine:
         self._keys = None
 
 
-def hold(quarantine: Quarantine, progress: Progress, sink: Sink, outcome: Outcome) -> None:
+def hold(quarantine: GenerationQuarantine, progress: Progress, sink: Sink, outcome: SliceResult) -> None:
     """Quarantine what was refused of a slice; durable when it returns. Raises as `stop_where_nothing_is_taken` does."""
     stop_where_nothing_is_taken(progress, sink, outcome.applied)
     quarantine.note(outcome)

@@ -7,7 +7,7 @@ import threading
 from driftless.sink import Sink
 
 
-class Seen:
+class ReadersGeneration:
     """What the store says, replaced whole: nobody sees two generations live, or none, between two of its states.
 
     One thread at a time switches readers. `claims` is held while a position is claimed, and while it is decided which

@@ -11,7 +11,7 @@ from driftless.sink import Applied
 
 
 @dataclass
-class Again:
+class Replay:
     """A stretch of the log to be applied once more, beside what is new. `only`: the keys; None for all.
 
     `at`, `to`: what is left of it. `done` is set when nothing is; `total` then says what became of it.

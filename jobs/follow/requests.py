@@ -15,16 +15,16 @@ from driftless.errors import Fenced, SinkError, SourceUnavailable, SyncError
 from driftless.facts.generation import Generation, begin_facts, newest, next_number, overtaken, registered
 from driftless.facts.shapes import is_shaped
 from driftless.facts.state import State
-from jobs.follow.generation_worker import Follow
+from jobs.follow.generation_worker import GenerationWorker
 from jobs.follow.promotion import Promotion, older_epoch
-from jobs.follow.replay import Again
+from jobs.follow.replay import Replay
 from jobs.supervise.keeper import Facts
 
 _log = logging.getLogger(__name__)
 _NOT_YET: Facts = {}
 
 
-class Followed(Protocol):
+class RequestTarget(Protocol):
     """The follower whose requests these are; see jobs/follow/follower.py."""
 
     name: str
@@ -40,25 +40,25 @@ class Followed(Protocol):
 
     def try_on(self, generation: Generation, state: State) -> None: ...
 
-    def follows(self, worker: Follow) -> bool: ...
+    def follows(self, worker: GenerationWorker) -> bool: ...
 
-    def following(self, number: int | None) -> Follow | None: ...
+    def following(self, number: int | None) -> GenerationWorker | None: ...
 
     def promote(self, number: int) -> Promotion: ...
 
     def remove(self, *, drop: bool) -> Facts: ...
 
 
-class Answers:
+class RequestHandler:
     """The requests of one follower. A request that takes long is looked at again with every turn until it is done.
 
     Whatever it holds, it is answered, and ends nothing. An answer that could not be written is given again, and what
     was done for it is not done twice.
     """
 
-    def __init__(self, follower: Followed) -> None:
+    def __init__(self, follower: RequestTarget) -> None:
         self._follower = follower
-        self._again: dict[str, tuple[Follow, Again]] = {}
+        self._again: dict[str, tuple[GenerationWorker, Replay]] = {}
         self._promotions: dict[str, Promotion] = {}
         self._given: dict[str, Facts] = {}
         self._misunderstood = 0
@@ -112,12 +112,12 @@ class Answers:
                 )
             return request.answer(str(exc) + (f"; {exc.hint}" if exc.hint else ""))
 
-    def _following(self, request: Request) -> Follow | None:
+    def _following(self, request: Request) -> GenerationWorker | None:
         """The generation that a request means: the one it names, else the one that readers see. None while that is not
         known yet.
         """
         found = self._follower.following(request.number_or_none("generation"))
-        if found is not None and found.hold.is_set():
+        if found is not None and found.paused.is_set():
             raise SinkError(f"{request.follower} is paused", hint=f"`driftless resume {request.follower}` first")
         return found
 
@@ -205,7 +205,7 @@ class Answers:
                 return _NOT_YET
             if worker.progress.error is not None:
                 raise worker.progress.error
-            if worker.again is not None and not worker.again.done:
+            if worker.replay is not None and not worker.replay.done:
                 return _NOT_YET
             self._again[request.name] = (worker, worker.apply_again(begin, only))
         worker, again = self._again[request.name]
@@ -214,9 +214,9 @@ class Answers:
             return request.answer(written=total.written, stale=total.stale, left=len(worker.quarantine))
         if worker.progress.error is not None:
             raise worker.progress.error
-        if worker.hold.is_set() or not self._follower.follows(worker):
+        if worker.paused.is_set() or not self._follower.follows(worker):
             again.done = True  # given up: the next request need not wait for it
-            what = "was paused" if worker.hold.is_set() else f"has dropped generation {worker.job.generation}"
+            what = "was paused" if worker.paused.is_set() else f"has dropped generation {worker.job.generation}"
             raise SinkError(f"{request.follower} {what} before all of it was applied again", hint="ask again")
         return _NOT_YET
 

@@ -23,7 +23,7 @@ from driftless.facts.trust import Trust
 from driftless.kafka.client import Kafka, Offsets
 from driftless.kafka.errors import unreadable
 from driftless.marker import Marker, Stranger, Truncation
-from jobs.log.open_transactions import OPEN_SECONDS, Hanging
+from jobs.log.open_transactions import OPEN_SECONDS, OpenTransactionMonitor
 from jobs.log.resnapshots import Readings
 from jobs.threads.background import Background
 
@@ -107,7 +107,7 @@ class FrontierReader(Background):
         self._newest: Frontier | None = None
         self._truncations: dict[str, Truncation] = {}
         self._readings = Readings(kafka, pipeline)
-        self._hanging = Hanging(kafka, {self._topic: 1, names.notification_topic(pipeline): 1})
+        self._open_transactions = OpenTransactionMonitor(kafka, {self._topic: 1, names.notification_topic(pipeline): 1})
         self._failing_at = 0.0
         self._ended = threading.Event()
         self._control = Control(kafka, pipeline)
@@ -220,7 +220,7 @@ class FrontierReader(Background):
                 marker = None
             tally.write(self._control)
             if not self._failing_at:
-                self._say(self._hanging.held_up(self.held_up))
+                self._say(self._open_transactions.blocked_by(self.held_up))
 
     def _tell(self, marker: Marker | None, written: float) -> None:
         """Hand out the frontier of a new marker; or that of the newest, for a topic that was not followed before."""

@@ -24,7 +24,7 @@ SLICE_OFFSETS = 100_000
 """Offsets that are read at a time: bounds the memory that they take here."""
 
 
-class History:
+class DocumentHistory:
     """Reads a slice ahead while the last one is dealt with: Spark works in the JVM, and who compares in Python."""
 
     def __init__(self, spark: SparkSession, source: LogSource) -> None:

@@ -18,7 +18,7 @@ GONE_SECONDS = 10.0
 SETTINGS_SECONDS = 10.0
 
 
-class Ground:
+class LogIdentityCheck:
     """Cheap to ask before every slice. After a server was away it is to be told so: whatever may have happened then."""
 
     def __init__(self, kafka: Kafka, logs: Sequence[TopicLog]) -> None:
@@ -29,7 +29,7 @@ class Ground:
         self.leaders: dict[Place, int] = {}
         """Under which leader each partition was read: to be kept with the positions."""
 
-    def doubt(self) -> None:
+    def invalidate(self) -> None:
         """Look again at the next question."""
         self._at = self._settings_at = 0.0
 
@@ -47,7 +47,7 @@ class Ground:
                 keeps_all(self._kafka, log)
             self._settings_at = now + SETTINGS_SECONDS
 
-    def cut_off(self, place: Place, end: int, what: str) -> NoReturn:
+    def raise_truncated(self, place: Place, end: int, what: str) -> NoReturn:
         """Raise for a partition that ends at an offset before `what`: LogLost, but where its topic was made anew, which
         ends early, too, what `check` raises for that.
         """

@@ -11,7 +11,7 @@ OPEN_SECONDS = 20.0
 """How long one may be open before that is told: the connector ends each within a second."""
 
 
-class Hanging:
+class OpenTransactionMonitor:
     """Cheap to ask again and again."""
 
     def __init__(self, kafka: Kafka, topics: Mapping[str, int]) -> None:
@@ -21,7 +21,7 @@ class Hanging:
         self._look_at = 0.0
         self._held: dict[tuple[str, int], tuple[int, float]] = {}
 
-    def held_up(self, said: str) -> str:
+    def blocked_by(self, said: str) -> str:
         """What keeps committed records from being read, where something does for long. `said`: the last answer."""
         now = time.monotonic()
         if now < self._look_at:

@@ -27,7 +27,7 @@ STOP_SECONDS = 5.0
 Facts = dict[str, dict[str, object] | None]
 
 
-class Kept(Protocol):
+class LeasedWork(Protocol):
     """What a lease is kept for."""
 
     def standing(self) -> Facts:
@@ -37,7 +37,7 @@ class Kept(Protocol):
         """End everything: another runner has taken over, or the lease is kept no more."""
 
 
-class Nothing:
+class NoWork:
     """What is run under a lease before anything is: Spark takes 10 s to start."""
 
     def standing(self) -> Facts:
@@ -60,14 +60,14 @@ class Keeper(Background):
         self.ended_by: SyncError | None = None
         """Why it is kept no more, where it was not given back."""
         self.written = written
-        self._kept: Kept = Nothing()
+        self._kept: LeasedWork = NoWork()
         self._wake = threading.Condition()
         self._asked: list[tuple[Facts, Future[None]]] = []
         self._moved = False
         self._stopping = False
         self._written_at = time.monotonic()
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, kept: LeasedWork) -> None:
         """Keep it for this from now on."""
         self._kept = kept
         self.check()

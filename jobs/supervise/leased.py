@@ -52,7 +52,7 @@ class Shared:
     rows: Path
 
 
-class Stands(Protocol):
+class WorkerProgress(Protocol):
     """Where a worker stands. `error` ends it; `changed` is to be set when there is something to tell."""
 
     state: str
@@ -77,7 +77,7 @@ class Worker(Protocol):
     def group(self) -> str: ...
 
     @property
-    def progress(self) -> Stands: ...
+    def progress(self) -> WorkerProgress: ...
 
     def run(self) -> None: ...
 
@@ -97,7 +97,7 @@ class Running(Protocol):
 R = TypeVar("R", bound=Running)
 
 
-class Leased(ABC, Generic[R]):
+class LeasedWorkers(ABC, Generic[R]):
     """Workers under one lease, by number: begun and ended as the control topic says, which is told where they stand.
 
     Its turns have a thread of their own, so that one that takes long, as where a store hangs, holds up no other; its
@@ -141,7 +141,7 @@ class Leased(ABC, Generic[R]):
         self._shared.feed.listen(self.concerns, self._wake.set)
         self._turns.start()
 
-    def sure(self) -> None:
+    def confirm_lease(self) -> None:
         """Raise unless the lease is ours, which is found out now: to be asked before anything that destroys."""
         self.keeper.write({})
 
@@ -256,7 +256,7 @@ class Leased(ABC, Generic[R]):
                 facts[RENEWAL] = {"what": str(error), "history": False}
         return facts
 
-    def _since(self, number: int, progress: Stands, troubled: bool) -> float | None:
+    def _since(self, number: int, progress: WorkerProgress, troubled: bool) -> float | None:
         """Since when there has been trouble, in seconds since 1970; what ends a worker is another one than what it
         waited for.
         """
@@ -273,7 +273,7 @@ class Leased(ABC, Generic[R]):
 class _Turns(Background):
     """The thread of turns of one lease."""
 
-    def __init__(self, leased: Leased[Any]) -> None:
+    def __init__(self, leased: LeasedWorkers[Any]) -> None:
         super().__init__(f"turns of {leased.name}", leased.halt)
         self._leased = leased
 
@@ -282,7 +282,7 @@ class _Turns(Background):
 
 
 @contextmanager
-def shown(worker: Worker) -> Iterator[None]:
+def report_failure(worker: Worker) -> Iterator[None]:
     """The top of a worker's thread: whatever ends it must show, or it would stand still and look alive."""
     progress, stopped = worker.progress, worker.stop.is_set
     try:

@@ -11,16 +11,16 @@ from pathlib import Path
 from driftless.errors import SourceUnavailable, SyncError
 from driftless.facts.builds import Build
 from jobs.log.frontier import Frontier
-from jobs.log.identity_check import Ground
+from jobs.log.identity_check import LogIdentityCheck
 from jobs.spark.session import name_jobs
-from jobs.supervise.leased import Shared, shown
+from jobs.supervise.leased import Shared, report_failure
 from jobs.views.cuts import Cut, CutReader, cut_text, marker_of
 from jobs.views.oversized import Oversized
-from jobs.views.pace import Pace
+from jobs.views.pace import FanoutThrottle
 from jobs.views.progress import BuildProgress
 from jobs.views.publish import Publisher
 from jobs.views.reader import Reader, TableLog
-from jobs.views.requests import Asked
+from jobs.views.requests import MaintenanceRequests
 from jobs.views.store.contract import RowsLost
 from jobs.views.store.sqlite import SqliteRows
 
@@ -60,29 +60,32 @@ class Builder:
         confirm: Callable[[], None],
         shard: int = 0,
         *,
-        bygone: bool = False,
+        before_resnapshot: bool = False,
     ) -> None:
-        """`path`: of the row store. `confirm`: raises Fenced where another runner has taken over. `bygone`: all tables
-        were read anew since the build was begun, so that it may lack anything; one from there takes its place.
+        """`path`: of the row store. `confirm`: raises Fenced where another runner has taken over.
+
+        `before_resnapshot`: all tables were re-snapshotted after the build was begun, so that it may lack anything. A
+        build from the new snapshot replaces it.
         """
         assert build.log is not None
         self.build = build
         self.path = path
         self.progress = BuildProgress(build, shard)
         self.stop = threading.Event()
-        self.asked = Asked()
-        self.pace = Pace()
+        self.asked = MaintenanceRequests()
+        self.pace = FanoutThrottle()
         self.oversized = Oversized(shared.quarantine, build, shard, Oversized.limit(shared.kafka.settings()))
         self._own = build.log
         self._logs = logs
         self._ids = {t.log.topic: t.log.topic_id for t in logs}
         self._shared = shared
         self._kafka = shared.kafka
-        self._ground = Ground(self._kafka, [*(t.log for t in logs), build.log])  # knows how long a topic is missing
+        # One for all lives of the row store: it knows for how long a topic is missing.
+        self._identity = LogIdentityCheck(self._kafka, [*(t.log for t in logs), build.log])
         self._pipeline = shared.config.name
         self._confirm = confirm
         self._shard = shard
-        self._bygone = bygone
+        self._before_resnapshot = before_resnapshot
         self._cut: Cut | None = None
         self._whole = False
         self._clean = False
@@ -108,7 +111,7 @@ class Builder:
     def run(self) -> None:
         """Build until `stop` is set or an error ends it; the error is left in `progress.error`."""
         name_jobs(self._shared.spark, self.group, f"build {self.build.view.name}", self.group)
-        with shown(self):
+        with report_failure(self):
             while not self.stop.is_set():
                 try:
                     self._build()
@@ -136,8 +139,8 @@ class Builder:
 
     def _build(self) -> None:
         """One life of the row store and the producer, to be begun anew after whatever may pass."""
-        self._ground.doubt()
-        self._ground.check()
+        self._identity.invalidate()
+        self._identity.check()
         cuts = CutReader(self._kafka, self._pipeline, {t.log.topic: t.log.partitions for t in self._logs})
         self._confirm()  # opening a producer fences whoever has one
         publisher = Publisher(self._kafka, self._pipeline, self.build, self._shard)
@@ -153,13 +156,13 @@ class Builder:
             self.progress.positions = {
                 (topic, p): max(known.get((self._ids[topic], p), 0), offset) for (topic, p), offset in floor.items()
             }
-            self._ground.leaders = {
+            self._identity.leaders = {
                 place: known[self._ids[place[0]], _LEADER - place[1]]
                 for place in floor
                 if (self._ids[place[0]], _LEADER - place[1]) in known
             }
             while not self.stop.is_set():
-                self._ground.check(lambda: {} if self._bygone else self.progress.positions)
+                self._identity.check(lambda: {} if self._before_resnapshot else self.progress.positions)
                 self._step(store, reader, cuts, publisher)
         finally:
             reader.close()
@@ -224,14 +227,14 @@ class Builder:
         progress, log = self.progress, self._own
         progress.ends = {(topic, p): end for topic, ends in cut.ends.items() for p, end in ends.items()}
         behind = [place for place, end in progress.ends.items() if end < progress.positions[place]]
-        if behind and self._bygone:
+        if behind and self._before_resnapshot:
             self._cut = None
             return
         if behind:
-            self._ground.cut_off(behind[0], progress.ends[behind[0]], "what the view has taken in")
+            self._identity.raise_truncated(behind[0], progress.ends[behind[0]], "what the view has taken in")
         part = reader.read(cut, progress.positions)
         kept = {(self._ids[topic], p): position for (topic, p), position in part.reached.items()}
-        kept |= {(self._ids[topic], _LEADER - p): leader for (topic, p), leader in self._ground.leaders.items()}
+        kept |= {(self._ids[topic], _LEADER - p): leader for (topic, p), leader in self._identity.leaders.items()}
         kept[log.topic_id, -1] = 0  # of whose documents it knows what is published
         store.apply(part.changes, kept, cut_text(cut.marker) if part.whole else None, now=int(time.time()))
         progress.positions = part.reached

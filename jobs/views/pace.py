@@ -20,7 +20,7 @@ PATIENCE = 0.5
 """Seconds without any news after which the next slice is published all the same."""
 
 
-class Pace:
+class FanoutThrottle:
     """Of one build. Heard of by its viewer's thread, asked by its own."""
 
     def __init__(self) -> None:

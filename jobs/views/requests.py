@@ -31,7 +31,7 @@ class _Task:
     done: bool = False
 
 
-class Asked:
+class MaintenanceRequests:
     """The requests of one build: taken in and answered by its viewer's thread, done by its own."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from driftless.facts.state import Fact, State, history
 from jobs.log.truncation import truncated
 from jobs.spark.source import kafka_options
 from jobs.supervise.keeper import Facts, Keeper
-from jobs.supervise.leased import Leased, Shared
+from jobs.supervise.leased import LeasedWorkers, Shared
 from jobs.views.builder import Builder
 from jobs.views.pace import furthest
 from jobs.views.progress import BuildProgress
@@ -28,13 +28,13 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class _Running:
+class _RunningBuild:
     build: Build
     worker: Builder
     thread: threading.Thread
 
 
-class Viewer(Leased[_Running]):
+class ViewRunner(LeasedWorkers[_RunningBuild]):
     """One view, or one shard of it: a thread for each build that there is.
 
     The control topic says which builds there are. A new one is begun by `driftless apply`, or here, where the log of
@@ -126,14 +126,14 @@ class Viewer(Leased[_Running]):
             since = known_since(state, name, build.epochs[name])
             logs.append(TableLog.of(table, log, options, names.unavailable(pipeline), since))
         path = shared.rows / pipeline / f"{self.view}-{build.number}.{self.shard}.rows"
-        bygone = build.history != history(state)
-        builder = Builder(build, logs, shared, path, self.lease.confirm, self.shard, bygone=bygone)
+        old = build.history != history(state)
+        builder = Builder(build, logs, shared, path, self.lease.confirm, self.shard, before_resnapshot=old)
         thread = threading.Thread(target=builder.run, name=builder.group, daemon=True)
-        self._add(build.number, _Running(build, builder, thread))
+        self._add(build.number, _RunningBuild(build, builder, thread))
 
     def _end(self, number: int) -> None:
         """Stop a build that is to be, or has been, dropped, and remove its rows. Raises Fenced before."""
-        self.sure()
+        self.confirm_lease()
         remove(self._halt(number).worker.path)
 
     def _follow_the_epochs(self, state: State) -> Facts:
@@ -171,7 +171,7 @@ class Viewer(Leased[_Running]):
         }
         facts: Facts = {}
         for n in [n for n in known if n != max(known) and n not in read]:
-            self.sure()
+            self.confirm_lease()
             if n in self._running:
                 self._end(n)
             self._shared.kafka.delete(names.view_topic(self._shared.config.name, self.view, n))

@@ -49,7 +49,7 @@ def _one_line(documents: Any) -> Any:
 
 
 @dataclass
-class Verdict:
+class BulkResult:
     """What became of one request's items. `again` holds the places of those to send again, `why` the reasons."""
 
     written: int = 0
@@ -66,11 +66,11 @@ def is_bulk_answer(answer: str) -> bool:
     return answer.startswith('{"errors":')
 
 
-def judge(answer: Mapping[str, Any], writes: pa.RecordBatch) -> Verdict:
+def judge(answer: Mapping[str, Any], writes: pa.RecordBatch) -> BulkResult:
     """Judge each item by itself: a version conflict is a stale write, a busy server is asked again, a bad document is
     rejected, and none of them says anything about its neighbours.
     """
-    verdict = Verdict()
+    verdict = BulkResult()
     items = answer["items"]
     if len(items) != writes.num_rows:
         raise ValueError(f"{writes.num_rows} writes were sent, {len(items)} were answered")

@@ -9,7 +9,7 @@ import orjson
 from driftless.errors import SinkUnavailable
 from driftless.sink import SinkContext
 from sinks._retry import attempts
-from sinks.opensearch.server import SHARDS, Server
+from sinks.opensearch.server import SHARDS, OpenSearchServer
 
 
 class Checkpoints:
@@ -19,7 +19,7 @@ class Checkpoints:
     from a snapshot has others, and so has no checkpoint.
     """
 
-    def __init__(self, server: Server, context: SinkContext) -> None:
+    def __init__(self, server: OpenSearchServer, context: SinkContext) -> None:
         self._server = server
         self._follower = context.follower
         self._index = f".driftless-{context.pipeline}"

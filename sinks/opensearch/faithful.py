@@ -17,7 +17,7 @@ import orjson
 
 from driftless.errors import SinkMisconfigured
 from driftless.sink import SinkContext
-from sinks.opensearch.server import Server
+from sinks.opensearch.server import OpenSearchServer
 
 OVERRIDES: dict[str, Any] = {"default_pipeline": "_none", "final_pipeline": "_none", "translog.durability": "REQUEST"}
 """Settings that an index of ours is made with, whatever templates say."""
@@ -85,7 +85,7 @@ def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 class Faithful:
     """Looks at the indices of one follower, and at what a new one would be like."""
 
-    def __init__(self, server: Server, index: str, context: SinkContext, *, strict: bool) -> None:
+    def __init__(self, server: OpenSearchServer, index: str, context: SinkContext, *, strict: bool) -> None:
         """`strict`: the operator asked for `dynamic: strict`."""
         self._server = server
         self._index = index
@@ -156,7 +156,7 @@ class Faithful:
             )
 
 
-def _matching(server: Server, name: str) -> str:
+def _matching(server: OpenSearchServer, name: str) -> str:
     """The template that is applied to an index of this name: of those that match, the one with the highest priority."""
     status, answer = server.call("GET", "/_index_template", ok={403, 404})
     listed = orjson.loads(answer).get("index_templates", []) if status == 200 else []

@@ -16,7 +16,7 @@ from driftless.errors import SinkError, SinkUnavailable
 from sinks._arrow import batch
 from sinks.opensearch.bulk import reason
 from sinks.opensearch.id import document_id
-from sinks.opensearch.server import SHARDS, Server
+from sinks.opensearch.server import SHARDS, OpenSearchServer
 
 _KEEP_OPEN = "5m"  # between two pages of a scan: as long as the reader may take over one page
 _PAGE = 500
@@ -26,7 +26,7 @@ _PAGE_LENGTH = 4_000_000
 _SOURCE = '"_source":'
 
 
-def read(server: Server, alias: str, keys: Sequence[str]) -> pa.RecordBatch:
+def read(server: OpenSearchServer, alias: str, keys: Sequence[str]) -> pa.RecordBatch:
     """Sees every acknowledged write, refreshed or not."""
     rows: list[tuple[str, int, str]] = []
     wanted = {document_id(key): key for key in keys}
@@ -45,7 +45,7 @@ def read(server: Server, alias: str, keys: Sequence[str]) -> pa.RecordBatch:
     return batch(rows)
 
 
-def scan(server: Server, alias: str, shards: int) -> Iterator[pa.RecordBatch]:
+def scan(server: OpenSearchServer, alias: str, shards: int) -> Iterator[pa.RecordBatch]:
     """Everything, as of one moment for each shard; 2.x has no sort that is unique across shards.
 
     In the order in which a moment has its documents, so that the server goes on where the last page ended: by `_seq_no`
@@ -65,7 +65,7 @@ def scan(server: Server, alias: str, shards: int) -> Iterator[pa.RecordBatch]:
             server.once("DELETE", "/_search/point_in_time", orjson.dumps({"pit_id": moments}), ok={404})
 
 
-def _pages(server: Server, moment: str) -> Iterator[pa.RecordBatch]:
+def _pages(server: OpenSearchServer, moment: str) -> Iterator[pa.RecordBatch]:
     body: dict[str, Any] = {
         "pit": {"id": moment, "keep_alive": _KEEP_OPEN},
         "size": _FIRST_PAGE,

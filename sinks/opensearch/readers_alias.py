@@ -8,7 +8,7 @@ import orjson
 
 from driftless.errors import SinkMisconfigured
 from driftless.sink import SinkContext
-from sinks.opensearch.server import Server
+from sinks.opensearch.server import OpenSearchServer
 
 _NARROWING = ("filter", "search_routing")
 """What an alias may have that hides documents of its index."""
@@ -17,7 +17,7 @@ _NARROWING = ("filter", "search_routing")
 class ReadersAlias:
     """`alias`: its name. Generation n is the index `<alias>-<n>`, which has the alias `<alias>-<n>-WRITES`, too."""
 
-    def __init__(self, server: Server, alias: str, context: SinkContext) -> None:
+    def __init__(self, server: OpenSearchServer, alias: str, context: SinkContext) -> None:
         self._server = server
         self._alias = alias
         self._follower = context.follower

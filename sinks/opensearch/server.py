@@ -36,7 +36,7 @@ class Index:
     shards: int
 
 
-class Server:
+class OpenSearchServer:
     """Sends requests over connections that are kept. Messages name the request, never its body."""
 
     def __init__(

@@ -20,14 +20,14 @@ from driftless.sink import Applied, Progress, SinkContext, in_silence
 from sinks import ACCESS, HORIZON_SECONDS, SinkConfig, Unfit, drop_of_live
 from sinks._arrow import slices
 from sinks._retry import attempts
-from sinks.opensearch.bulk import ANSWER, Verdict, bulk_body, judge, reject
+from sinks.opensearch.bulk import ANSWER, BulkResult, bulk_body, judge, reject
 from sinks.opensearch.checkpoint import Checkpoints
 from sinks.opensearch.faithful import OVERRIDES, ROUTING, Faithful, flatten
 from sinks.opensearch.id import document_ids
 from sinks.opensearch.mapping import mapping_notes
 from sinks.opensearch.read import read, scan
 from sinks.opensearch.readers_alias import ReadersAlias
-from sinks.opensearch.server import TOO_LARGE, Server, error_type
+from sinks.opensearch.server import TOO_LARGE, OpenSearchServer, error_type
 
 # Settings that would break a guarantee, with what they would break.
 _REFUSED_SETTINGS = {
@@ -152,7 +152,7 @@ class OpenSearchSink:
     def __init__(self, config: Config, context: SinkContext) -> None:
         self._config = config
         self._context = context
-        self._server = Server(
+        self._server = OpenSearchServer(
             config.url,
             ca_certs=config.ca_certs,
             connections=config.connections,
@@ -256,7 +256,7 @@ class OpenSearchSink:
             writes = writes.take(pa.array(verdict.again))
         raise SinkUnavailable(f"{why}; tried for {self._config.retry_seconds:g} s", hint=hint)
 
-    def _bulk(self, generation: int, writes: pa.RecordBatch) -> Verdict:
+    def _bulk(self, generation: int, writes: pa.RecordBatch) -> BulkResult:
         # The server waits for a shard half as long as we wait for the server: so it can still say which items it took.
         patience = f"{round(self._config.request_seconds * 500)}ms"
         path = f"/{self._writes(generation)}/_bulk?require_alias=true&timeout={patience}&filter_path={ANSWER}"
@@ -275,12 +275,12 @@ class OpenSearchSink:
             raise self._gone(generation, error_type(answer))
         if writes.num_rows == 1:
             why = "the document is larger than the server takes" if status == TOO_LARGE else error_type(answer)
-            return Verdict(rejected=[reject(writes, 0, why)])
+            return BulkResult(rejected=[reject(writes, 0, why)])
         # The request was refused as a whole, so nothing of it was written: find which part is to blame.
         half = writes.num_rows // 2
         first, second = self._bulk(generation, writes[:half]), self._bulk(generation, writes[half:])
         second.again = [half + place for place in second.again]
-        return Verdict(
+        return BulkResult(
             first.written + second.written,
             first.stale + second.stale,
             first.rejected + second.rejected,

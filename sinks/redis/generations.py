@@ -12,7 +12,7 @@ from sinks import HORIZON_SECONDS, drop_of_live
 from sinks._retry import attempts
 from sinks.redis.names import CLAIMS, OURS, Names, Template
 from sinks.redis.room import require_room
-from sinks.redis.wire import Refused, Script, Server
+from sinks.redis.wire import RedisServer, Refused, Script
 
 _STATE, _REMOVE, _COUNT = map(Script, ("state.lua", "remove.lua", "count.lua"))
 _SWITCH = Script("move.lua", "switch.lua")
@@ -24,7 +24,7 @@ _LONGEST = 9
 
 
 @dataclass(frozen=True)
-class Standing:
+class ReadersView:
     """Which generation is under the readers' names, and which one is coming there, while a switch goes on."""
 
     live: int | None = None
@@ -50,7 +50,7 @@ class Generations:
     finished by whatever is next asked of the generations, here or in another process; two at once do no harm.
     """
 
-    def __init__(self, server: Server, names: Names, template: Template, context: SinkContext) -> None:
+    def __init__(self, server: RedisServer, names: Names, template: Template, context: SinkContext) -> None:
         self._server = server
         self._names = names
         self._start = template.prefix
@@ -68,10 +68,10 @@ class Generations:
 
         return self._server.ask(look)
 
-    def standing(self, client: Any) -> Standing:
-        """To be called inside `Server.ask` or `Server.once`."""
+    def standing(self, client: Any) -> ReadersView:
+        """To be called inside `RedisServer.ask` or `RedisServer.once`."""
         live, coming = client.hmget(self._names.follower, "live", "switching")
-        return Standing(self._number(live), self._number(coming))
+        return ReadersView(self._number(live), self._number(coming))
 
     def _number(self, found: bytes | None) -> int | None:
         """Of a generation, as the follower's hash has it. Raises SinkMisconfigured where somebody else wrote there."""

@@ -14,7 +14,7 @@ from sinks._retry import attempts
 from sinks.redis.format import Format
 from sinks.redis.generations import SWITCHING, Generations
 from sinks.redis.names import Names, Template
-from sinks.redis.wire import Script, Server
+from sinks.redis.wire import RedisServer, Script
 
 _READ = Script("read.lua")
 _PAGE = 1000
@@ -27,11 +27,11 @@ Found = tuple[str | None, int, str]
 """A document's text (None: absent), its version (0: not ours), and the key's text where the name does not tell it."""
 
 
-class Reader:
+class GenerationReader:
     """Sees one generation, wherever it is; what expired is absent."""
 
     def __init__(
-        self, server: Server, names: Names, template: Template, form: Format, generations: Generations
+        self, server: RedisServer, names: Names, template: Template, form: Format, generations: Generations
     ) -> None:
         self._server = server
         self._names = names

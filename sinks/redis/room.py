@@ -6,14 +6,14 @@ from typing import Any
 
 from driftless.errors import SinkMisconfigured
 from sinks.redis.names import Names
-from sinks.redis.wire import Server
+from sinks.redis.wire import RedisServer
 
 _SAMPLE = 400
 # Beside what MEMORY USAGE knows: the two entries of the table of all names, which doubles when it is full.
 _TABLE_BYTES = 64
 
 
-def require_room(server: Server, names: Names, generation: int, documents: int, follower: str) -> None:
+def require_room(server: RedisServer, names: Names, generation: int, documents: int, follower: str) -> None:
     """Raise unless there is memory for one more copy of the documents under the readers' names.
 
     Judged from the documents that there are, by a sample of them; a generation that turns out larger is held back when
@@ -34,7 +34,7 @@ def require_room(server: Server, names: Names, generation: int, documents: int, 
         )
 
 
-def _mean_bytes(server: Server, names: Names, generation: int) -> float:
+def _mean_bytes(server: RedisServer, names: Names, generation: int) -> float:
     before, after = names.version(None)
     found: list[str] = []
     for page in server.scan(before, page=_SAMPLE):

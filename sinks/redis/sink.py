@@ -19,8 +19,8 @@ from sinks import ACCESS, SinkConfig, Unfit
 from sinks.redis.format import Format, HashOfColumns, JsonText
 from sinks.redis.generations import Generations
 from sinks.redis.names import Names, Template, columns_in
-from sinks.redis.read import Reader
-from sinks.redis.wire import Script, Server
+from sinks.redis.read import GenerationReader
+from sinks.redis.wire import RedisServer, Script
 from sinks.redis.write import Writer
 
 _SAVE = Script("save.lua")
@@ -136,7 +136,7 @@ class RedisSink:
         form: Format = JsonText() if config.format == "json" else HashOfColumns()
         self._names = Names(context.pipeline, context.follower)
         self._prefix = template.prefix
-        self._server = Server(
+        self._server = RedisServer(
             config.url,
             ca_certs=config.ca_certs,
             request_seconds=config.request_seconds,
@@ -144,7 +144,7 @@ class RedisSink:
         )
         ttl = milliseconds(config.ttl) // 1000 if config.ttl else 0
         self._generations = Generations(self._server, self._names, template, context)
-        self._reader = Reader(self._server, self._names, template, form, self._generations)
+        self._reader = GenerationReader(self._server, self._names, template, form, self._generations)
         self._writer = Writer(self._server, self._names, template, form, ttl, self._generations)
 
     # -- the place ----------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ class Script:
         self.sha = sha1(self.text, usedforsecurity=False).hexdigest()
 
 
-class Server:
+class RedisServer:
     """Sends commands over connections that are kept. redis-py's own retries are off: they would know no bound."""
 
     def __init__(self, url: str, *, ca_certs: str | None, request_seconds: float, retry_seconds: float) -> None:

@@ -17,9 +17,9 @@ from sinks import HORIZON_SECONDS
 from sinks._arrow import Texts, join, slices, text
 from sinks._retry import attempts
 from sinks.redis.format import Format
-from sinks.redis.generations import Generations, Standing
+from sinks.redis.generations import Generations, ReadersView
 from sinks.redis.names import Names, Template
-from sinks.redis.wire import Script, Server, command, meaning, words
+from sinks.redis.wire import RedisServer, Script, command, meaning, words
 
 CAS = Script("move.lua", "cas.lua")
 # Writes in one call of the script: no other client of the server waits longer than about a millisecond.
@@ -34,7 +34,7 @@ class Writer:
     """Gives writes again while what fails may pass; a call of the script is all or nothing."""
 
     def __init__(
-        self, server: Server, names: Names, template: Template, form: Format, ttl: int, generations: Generations
+        self, server: RedisServer, names: Names, template: Template, form: Format, ttl: int, generations: Generations
     ) -> None:
         self._server = server
         self._names = names
@@ -42,7 +42,7 @@ class Writer:
         self._format = form
         self._lasts = (str(ttl), str(max(1, ttl // _SHARE)))
         self._generations = generations
-        self._standing: Standing | None = None  # as last seen; the script checks it with every call
+        self._standing: ReadersView | None = None  # as last seen; the script checks it with every call
 
     def apply(self, generation: int, writes: pa.RecordBatch) -> Applied:
         writes, refused = self._format.pack(writes)
@@ -70,7 +70,7 @@ class Writer:
 
     def calls(self, generation: int, writes: pa.RecordBatch) -> list[Call]:
         """The calls that these writes become, for where the generation was last seen."""
-        where, places = (self._standing or Standing()).of(generation)
+        where, places = (self._standing or ReadersView()).of(generation)
         names = self._template.names(writes.column("key"))
         around = self._names.around(*places)
         keys = Texts(join(*(word for before, after in around for word in words(before, names, after))))

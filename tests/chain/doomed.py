@@ -11,7 +11,7 @@ from typing import Any
 
 from cli import main
 from driftless.control.lease import Lease
-from jobs.follow.generation_worker import Follow
+from jobs.follow.generation_worker import GenerationWorker
 from sinks.opensearch.sink import OpenSearchSink
 from sinks.redis.sink import RedisSink
 
@@ -40,7 +40,7 @@ def doom(step: str, generation: int) -> None:
     """Have the process die at a step of this generation, and of no other."""
     what, when = STEPS[step]
     if what == "slice":
-        _kill(Follow, "_apply", lambda follow, *_: follow.job.generation == generation)
+        _kill(GenerationWorker, "_apply", lambda follow, *_: follow.job.generation == generation)
     elif what == "record":
         _kill(Lease, "write", lambda lease, facts, **_: _promoted(facts, f"generation/{lease.follower}/{generation}"))
     else:

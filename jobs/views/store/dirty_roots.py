@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jobs.views.store.layout import Hop, Kept, Layout, Part
+from jobs.views.store.layout import Hop, Layout, LayoutNode, StoredTable
 
 HOT = 1000
 """With more documents than these, a changed row is a large fan-out, to be written after the small changes."""
@@ -57,7 +57,7 @@ def statements(layout: Layout) -> Iterator[str]:
 _LEAST = "ON CONFLICT ({}) DO UPDATE SET fan = min(fan, excluded.fan)"
 
 
-def _up(part: Part, hop: int) -> str:
+def _up(part: LayoutNode, hop: int) -> str:
     return f"up_{part.number}_{hop}"
 
 
@@ -67,7 +67,7 @@ def _differ(columns: list[str]) -> str:
     return f"({', '.join(f'o.{name}' for name in names)}) IS NOT ({', '.join(f'n.{name}' for name in names)})"
 
 
-def _changed(kept: Kept, watched: list[str], lookup: str, into: str) -> Iterator[str]:
+def _changed(kept: StoredTable, watched: list[str], lookup: str, into: str) -> Iterator[str]:
     """By what rows hang that changed in a watched column: what it was, and what it is."""
     new, old = f"new_{kept.name}", f"old_{kept.name}"
     joined = f"FROM {new} n LEFT JOIN {old} o ON o.key = n.key WHERE {_differ(watched)}"
@@ -76,7 +76,7 @@ def _changed(kept: Kept, watched: list[str], lookup: str, into: str) -> Iterator
         yield f"INSERT OR IGNORE INTO {into} SELECT {side}.{lookup}, 1 {joined} AND {side}.{lookup} IS NOT NULL"
 
 
-def _climb(part: Part, number: int, hop: Hop) -> Iterator[str]:
+def _climb(part: LayoutNode, number: int, hop: Hop) -> Iterator[str]:
     """From the rows below a hop to those above it."""
     here = _up(part, number)
     if hop.many_above:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jobs.views.store.layout import Kept
+from jobs.views.store.layout import StoredTable
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Shard:
     shards: int
     number: int
 
-    def row(self, kept: Kept) -> tuple[str, str]:
+    def row(self, kept: StoredTable) -> tuple[str, str]:
         """Of a row that is given: whether it is a delete, as what belongs to another shard is here; what is kept."""
         gone = "?3"
         if kept.root_key is not None:
@@ -27,7 +27,7 @@ class Shard:
         return gone, ", ".join(f"iif({gone}, NULL, {expression})" for expression in kept.columns.values())
 
 
-def fill(kept: Kept, shard: Shard, now: int) -> str:
+def fill(kept: StoredTable, shard: Shard, now: int) -> str:
     """Of rows with one key the newest, where rows are kept; one of another shard leaves no tombstone there."""
     gone, expressions = shard.row(kept)
     key = kept.key("?1")
@@ -40,7 +40,7 @@ def fill(kept: Kept, shard: Shard, now: int) -> str:
     )
 
 
-def change(kept: Kept, shard: Shard) -> str:
+def change(kept: StoredTable, shard: Shard) -> str:
     """Of rows with one key the newest, beside what is stored."""
     gone, expressions = shard.row(kept)
     return (
@@ -49,7 +49,7 @@ def change(kept: Kept, shard: Shard) -> str:
     )
 
 
-def sweep(kept: Kept) -> str:
+def sweep(kept: StoredTable) -> str:
     """A delete, older than all that is not swept, of each row that is."""
     return (
         f"INSERT INTO new_{kept.name} (key, version, gone) SELECT {kept.identity}, :version - 1, 1 FROM {kept.name} "
@@ -57,7 +57,7 @@ def sweep(kept: Kept) -> str:
     )
 
 
-def store(kept: Kept) -> Iterator[str]:
+def store(kept: StoredTable) -> Iterator[str]:
     """Put the new rows in the place of the old."""
     new, old, table, columns = f"new_{kept.name}", f"old_{kept.name}", kept.name, ", ".join(kept.columns)
     yield (
@@ -75,5 +75,5 @@ def store(kept: Kept) -> Iterator[str]:
     )
 
 
-def _replaced(kept: Kept) -> str:
+def _replaced(kept: StoredTable) -> str:
     return ", ".join(f"{name} = excluded.{name}" for name in ("version", "gone", *kept.columns))

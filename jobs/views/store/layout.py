@@ -24,7 +24,7 @@ _FIRST = 4
 
 
 @dataclass
-class Kept:
+class StoredTable:
     """One table. `columns`: what is kept -> its expression over a row's parameters; `indexed`: what is looked up by.
 
     `number`: the one column of the key where it is a whole number: then it is the row's `id` here. `root_key`: the text
@@ -69,15 +69,15 @@ class Hop:
     `many_above`: whether any number of rows above can share one below.
     """
 
-    upper: Kept
+    upper: StoredTable
     upper_column: str
-    lower: Kept
+    lower: StoredTable
     lower_column: str
     many_above: bool
 
 
 @dataclass
-class Part:
+class LayoutNode:
     """A node. `hops`: from the part above down to this one. `members`: the kept column with its finished members.
 
     `watched`: the kept columns whose change is one to this part, or to how it hangs together with the parts below.
@@ -85,13 +85,13 @@ class Part:
 
     number: int
     node: Node
-    kept: Kept
+    kept: StoredTable
     members: str
-    above: Part | None = None
+    above: LayoutNode | None = None
     hops: list[Hop] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
     watched: list[str] = field(default_factory=list)
-    below: list[Part] = field(default_factory=list)
+    below: list[LayoutNode] = field(default_factory=list)
 
     @property
     def view(self) -> str:
@@ -105,12 +105,12 @@ class Layout:
         self.view = view
         between = {node.link.table for node, _ in view.nodes() if node.link is not None}
         self.tables = {
-            name: Kept(f"t{number}", _names(table), None if name in between else _number(table))
+            name: StoredTable(f"t{number}", _names(table), None if name in between else _number(table))
             for number, (name, table) in enumerate(view.tables.items())
         }
         for name, columns in split_tables(view).items() if view.shards > 1 else ():
             self.tables[name].root_key = "?1" if name == view.root.table else _key(self.tables[name], columns)
-        self.parts: list[Part] = []
+        self.parts: list[LayoutNode] = []
         self.root = self._part(view.root, None)
         where = "1"
         if view.where is not None:
@@ -123,9 +123,9 @@ class Layout:
         self.shown = self.root.kept.keep(f"coalesce({where}, 0)")
         self.root.watched.append(self.shown)
 
-    def _part(self, node: Node, above: Part | None) -> Part:
+    def _part(self, node: Node, above: LayoutNode | None) -> LayoutNode:
         kept = self.tables[node.table]
-        part = Part(len(self.parts), node, kept, kept.keep(_members(node, kept)), above)
+        part = LayoutNode(len(self.parts), node, kept, kept.keep(_members(node, kept)), above)
         self.parts.append(part)
         part.watched.append(part.members)
         if above is not None:
@@ -177,13 +177,13 @@ def _number(table: Table) -> str | None:
     return column.name if column is not None and form(column, column) == "int8" else None
 
 
-def _key(kept: Kept, columns: Sequence[str]) -> str:
+def _key(kept: StoredTable, columns: Sequence[str]) -> str:
     """The text of a key, of the columns that hold it."""
     texts = [kept.text(column) for column in columns]
     return f"({texts[0]} ->> '$')" if len(texts) == 1 else "'[' || " + " || ',' || ".join(texts) + " || ']'"
 
 
-def _members(node: Node, kept: Kept) -> str:
+def _members(node: Node, kept: StoredTable) -> str:
     """`"id":1,"status":"open"`: what the part shows, of a row that is not deleted."""
     pieces = [
         f"{literal(('' if not number else ',') + json.dumps(name, ensure_ascii=False) + ':')} "
@@ -195,7 +195,7 @@ def _members(node: Node, kept: Kept) -> str:
     return some[0] if len(some) == 1 else " || ".join(f"({chain})" for chain in some)
 
 
-def _compared(kept: Kept, columns: Sequence[str], forms: Sequence[str]) -> str:
+def _compared(kept: StoredTable, columns: Sequence[str], forms: Sequence[str]) -> str:
     """Null where one of the columns is null. Of several columns, so that no two lists of values meet in one text."""
     values = [equal_sql(form, kept.text(column)) for column, form in zip(columns, forms, strict=True)]
     if len(values) == 1:
@@ -203,7 +203,7 @@ def _compared(kept: Kept, columns: Sequence[str], forms: Sequence[str]) -> str:
     return " || ".join([*(f"length({value}) || ':' || {value}" for value in values[:-1]), values[-1]])
 
 
-def _document(part: Part) -> str:
+def _document(part: LayoutNode) -> str:
     """The document of a row `r` of a part, or what stands for it in the document above."""
     pieces = [f"'{{' || r.{part.members}"]
     for below in part.below:
@@ -218,7 +218,7 @@ def _document(part: Part) -> str:
     return " || ".join([*pieces, "'}'"])
 
 
-def _rows(part: Part) -> str:
+def _rows(part: LayoutNode) -> str:
     """The rows `b` of a part that belong to a row `r` of the one above."""
     first, last = part.hops[0], part.hops[-1]
     # The plus takes the type from an `id`: beside a typed operand no index of an untyped column is used.

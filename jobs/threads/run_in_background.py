@@ -1,4 +1,4 @@
-"""A call beside a loop."""
+"""A call in a thread of its own, whose result is asked for later."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def beside(call: Callable[[], T]) -> Future[T]:
+def run_in_background(call: Callable[[], T]) -> Future[T]:
     """Make a call in a thread of its own, which keeps no process from ending."""
     future: Future[T] = Future()
 
@@ -20,5 +20,5 @@ def beside(call: Callable[[], T]) -> Future[T]:
         except BaseException as exc:  # noqa: BLE001 - whoever asks for the result gets it
             future.set_exception(exc)
 
-    Thread(target=work, name="beside", daemon=True).start()
+    Thread(target=work, name="background", daemon=True).start()
     return future

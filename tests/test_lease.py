@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -83,3 +86,41 @@ def test_a_lease_that_was_not_renewed_in_time_is_sure_for_nothing(monkeypatch: p
         SourceUnavailable, match=r"the lease of `item` has not been renewed for 8 s: this process was asleep"
     ):
         lease.sure()
+
+
+class BrokenProducer:
+    """Stands for Kafka's producer: a mistake of ours ends its first transaction halfway."""
+
+    def __init__(self, *, broken: bool) -> None:
+        self.broken, self.open, self.committed = broken, False, 0
+
+    def begin_transaction(self) -> None:
+        assert not self.open, "a producer has one transaction at a time"
+        self.open = True
+
+    def produce(self, *_: Any, **__: Any) -> None:
+        if self.broken:
+            raise ValueError("a mistake of ours")
+
+    def commit_transaction(self, _: float) -> None:
+        self.open, self.committed = False, self.committed + 1
+
+
+def test_after_a_mistake_within_a_transaction_the_last_facts_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody would be told why the follower has stopped: the producer takes no second transaction."""
+    first, second = BrokenProducer(broken=True), BrokenProducer(broken=False)
+    opened = iter((first, second))
+    lease = object.__new__(Lease)
+    lease.follower, lease.token, lease._key, lease._holder = "item", 1, "lease/item", HERE
+    lease._lock, lease._producer, lease._taken_at, lease.held = threading.Lock(), None, 0.0, True
+    lease._control = cast("Any", SimpleNamespace(topic="shop.control"))
+
+    def open_next(lease: Lease) -> Any:
+        lease._producer = cast("Any", next(opened))
+        return lease._producer
+
+    monkeypatch.setattr(Lease, "_open", open_next)
+    with pytest.raises(ValueError, match="a mistake of ours"):
+        lease.write({})
+    lease.release({"follower/item/1": {"state": "failed"}})
+    assert (first.committed, second.committed) == (0, 1)

@@ -185,6 +185,9 @@ class Lease:
             failure = kafka_error(error, self._control.topic)
             self._why = str(failure)
             raise failure from exc
+        except BaseException:
+            self._producer = None  # it is within a transaction, which the next producer ends
+            raise
         self._renewed_at, self._why = begun, ""
         return written
 

@@ -283,7 +283,7 @@ def test_a_slot_that_is_dropped(pipeline: Pipeline, job: Job) -> None:
     drop_slot(pipeline)
     told(pipeline, "source", r"the slot \S+ is gone", "driftless apply")
     assert "is gone" in not_content(pipeline)
-    until("the run to end", lambda: not job.running, 60)
+    assert job.wait(60) == 1
     pipeline.apply()
     in_step(pipeline)
     well(pipeline)

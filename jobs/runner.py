@@ -26,7 +26,7 @@ from jobs.follow.follower import Follower
 from jobs.follow.progress import Progress
 from jobs.log.end_offsets import Ends
 from jobs.log.frontier import FrontierReader
-from jobs.log.reader import Tail
+from jobs.log.small_slices import SmallSliceReader
 from jobs.spark.login import log_in
 from jobs.spark.session import session, stop
 from jobs.supervise.feed import ControlFeed
@@ -127,7 +127,8 @@ class Runner:
             ends = Ends(kafka, self.halt)
             ends.start()
             ending.callback(ends.stop)
-            shared = Shared(self._config, kafka, spark, Tail(spark), ends, frontiers, feed, quarantine, self._rows)
+            small = SmallSliceReader(spark)
+            shared = Shared(self._config, kafka, spark, small, ends, frontiers, feed, quarantine, self._rows)
             for (view, shard), keeper in zip(self._views, keepers[len(self._followers) :], strict=True):
                 viewer = ViewRunner(shared, view, keeper, shard)
                 viewer.begin(feed.state)

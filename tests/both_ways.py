@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from jobs.spark.projection import Steps, planning
+from jobs.spark.projection import RecordProjection
 from jobs.spark.source import LogSource
 
 TOPIC = "shop.public.t"
@@ -35,12 +35,12 @@ def both_ways(spark: SparkSession, parse: Sequence[str], shape: Sequence[str], r
 
 def stepped(spark: SparkSession, parse: tuple[str, ...], shape: tuple[str, ...], records: Sequence[Record]) -> pa.Table:
     """What the two steps make of records, without a job."""
-    return _steps(spark, parse, shape).rows([in_java(spark, records)])
+    return _projection(spark, parse, shape).table(in_java(spark, records))
 
 
 @cache
-def _steps(spark: SparkSession, parse: tuple[str, ...], shape: tuple[str, ...]) -> Steps:
-    return Steps(planning(spark), LogSource(TOPIC, {"includeHeaders": "true"}, parse, shape))
+def _projection(spark: SparkSession, parse: tuple[str, ...], shape: tuple[str, ...]) -> RecordProjection:
+    return RecordProjection(spark, LogSource(TOPIC, {"includeHeaders": "true"}, parse, shape))
 
 
 def _outcome(call: Any) -> Any:

@@ -12,13 +12,13 @@ from pyspark.sql import SparkSession
 
 from driftless.errors import OutOfMemory, SourceUnavailable
 from driftless.kafka.client import Offsets
-from jobs.log.bulk import Bounded
+from jobs.log.bulk import JobReader
 from jobs.log.fitting import SLICE_BYTES, fitting
-from jobs.log.reader import Tail
-from jobs.spark.consumer import POLL_BYTES, READ_BYTES, Records
+from jobs.log.reader import READ_BYTES
+from jobs.log.small_slices import SmallSliceReader
+from jobs.spark.consumer import POLL_BYTES, JvmConsumer
 from jobs.spark.errors import spark_error
 from jobs.spark.memory import no_memory
-from jobs.spark.projection import planning
 from jobs.spark.source import read_slice
 from stack import Endpoints
 from tests.test_ready_log import View
@@ -43,7 +43,7 @@ def view(spark: SparkSession, endpoints: Endpoints) -> View:
     return view
 
 
-def read_all(view: View, read: Tail) -> tuple[list[pa.Table], Offsets]:
+def read_all(view: View, read: SmallSliceReader) -> tuple[list[pa.Table], Offsets]:
     ends, at, found = view.ends(), {0: 0, 1: 0}, []
     while any(at[p] < ends[p] for p in ends):
         before = dict(at)
@@ -65,47 +65,42 @@ def lengths(view: View) -> dict[int, int]:
     return {row[0]: row[1] for row in rows.selectExpr("version", "length(document)").collect()}
 
 
-def test_a_tail_reads_some_megabytes_and_remembers_no_more(view: View) -> None:
-    tail = Tail(view.spark)
-    found, at = read_all(view, tail)
+def test_a_small_slice_has_some_megabytes_and_no_more_are_remembered(view: View) -> None:
+    small = SmallSliceReader(view.spark)
+    found, at = read_all(view, small)
     assert at == view.ends()
     assert lengths_in(pa.concat_tables(found)) == lengths(view)
     assert max(t.nbytes for t in found) < READ_BYTES + 5 * POLL_BYTES
     assert len(found) > 2 * LARGE * MB // (READ_BYTES + 5 * POLL_BYTES)
-    (log,) = tail._logs.values()
+    (log,) = small._logs.values()
     assert log._size() < 4 * READ_BYTES
 
 
 def test_polls_adapt_to_what_records_have(view: View) -> None:
-    records = Records(planning(view.spark), view.source)
-    sizes: list[int] = []
-
-    def take(_: object) -> bool:
-        sizes.append(int(records.size))
-        return True
-
-    records.each({0: 0, 1: 0}, view.ends(), take, size=float("inf"))
+    consumer = JvmConsumer(view.spark, view.source)
+    sizes = [poll.size for poll in consumer.polls({0: 0, 1: 0}, view.ends())]
     assert sum(sizes) > 2 * LARGE * MB
-    assert records._most == records._poll  # small again
+    assert consumer._most == consumer._poll  # small again
     assert sorted(sizes)[-5] < 2 * POLL_BYTES  # but for the first large ones, whose size nobody knew
-    records.close()
+    consumer.close()
 
 
 def test_documents_come_some_megabytes_at_a_time(view: View) -> None:
-    found = list(view.large.read({0: 0, 1: 0}, view.ends()))
+    found = list(view.bulk.read({0: 0, 1: 0}, view.ends()))
     assert sum(rows.num_rows for _, rows in found) == 4 * SMALL + 2 * LARGE
     assert sorted(rows.nbytes for _, rows in found)[-5] < 2 * POLL_BYTES
-    assert view.large.count({0: 0, 1: 0}, view.ends()) == 2 * SMALL
-    view.large.close()
+    assert view.bulk.count({0: 0, 1: 0}, view.ends()) == 2 * SMALL
+    view.bulk.close()
 
 
 def test_jobs_leave_large_records_to_the_consumer(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.log.bulk.HELD_BYTES", 32 << 20)
     monkeypatch.setattr("jobs.log.bulk.LEAST_OFFSETS", 100)
-    log, ends = Bounded(view.source, Tail(view.spark, remembers=False)), view.ends()
+    small, ends = SmallSliceReader(view.spark, remembers=False), view.ends()
+    log = JobReader(view.spark, view.source, small)
     at, found, sizes = {0: 0, 1: 0}, dict[int, int](), list[int]()
     while any(at[p] < ends[p] for p in ends):
-        at, rows = log.read(planning(view.spark), at, ends, 400)
+        at, rows = log.read(at, ends, 400)
         assert rows.schema.names == ["key", "version", "document"]
         found |= lengths_in(rows)
         sizes.append(rows.nbytes)

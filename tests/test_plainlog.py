@@ -18,7 +18,9 @@ from driftless.kafka.client import Kafka
 from driftless.table import Column, Table
 from jobs.decode.arrow_rows import LARGE, plain_rows
 from jobs.decode.rows import rows_sql
-from jobs.log.row_reader import PlainLog
+from jobs.log.contract import UnusualRecordsError
+from jobs.log.reader import MANY_RECORDS, LocalReader
+from jobs.spark.arrow import ArrowDecoder
 from jobs.spark.source import LogSource, kafka_options, read_slice
 from stack import Endpoints
 from tests.plain import LOG, UNAVAILABLE, transactional
@@ -41,7 +43,8 @@ class Topic:
         decoded = plain_rows(TABLE, LOG, UNAVAILABLE)
         assert decoded is not None
         self.options = {**kafka_options(kafka, "test"), "includeHeaders": "true"}
-        self.log = PlainLog(spark, LogSource(self.name, self.options, (), ()), decoded)
+        self.decoder = ArrowDecoder(spark, decoded)
+        self.log = LocalReader(spark, LogSource(self.name, self.options, (), ()), self.decoder, poll=MANY_RECORDS)
 
     def ends(self) -> dict[int, int]:
         return self.kafka.decided_ends(self.name, 2, 30)
@@ -87,9 +90,7 @@ def test_what_is_committed_is_read_once_and_as_spark_reads_it(topic: Topic, seed
     ends, at, found = topic.ends(), {0: 0, 1: 0}, list[pa.Table]()
     while any(at[p] < ends[p] for p in ends):
         left = {p: at[p] for p in at if at[p] < ends[p]}
-        part = topic.log.read(left, {p: ends[p] for p in left}, 3_000)
-        assert part is not None
-        reached, rows = part
+        reached, rows = topic.log.read(left, {p: ends[p] for p in left}, most=3_000)
         assert sum(reached.values()) > sum(left.values())
         at |= reached
         found.append(rows)
@@ -108,10 +109,10 @@ def test_what_is_unusual_gives_nothing_and_what_comes_before_it_is_read_all_the_
     for number in range(3_000):
         topic.write(producer, number, name="x" * (LARGE if number == 2_500 else 1))
     producer.commit_transaction(30)
-    assert topic.log.read({0: 0}, {0: 3_000}, 3_000) is None
-    part = topic.log.read({0: 2_600}, {0: 3_000}, 3_000)
-    assert part is not None
-    assert part[1]["offset"].to_pylist() == list(range(2_600, 3_000))
+    with pytest.raises(UnusualRecordsError, match=topic.name):
+        topic.log.read({0: 0}, {0: 3_000})
+    _, rows = topic.log.read({0: 2_600}, {0: 3_000})
+    assert rows["offset"].to_pylist() == list(range(2_600, 3_000))
     topic.log.close()
 
 
@@ -123,17 +124,15 @@ def test_after_any_error_nothing_is_left_out(topic: Topic, monkeypatch: pytest.M
         topic.write(producer, number)
     producer.commit_transaction(30)
     with monkeypatch.context() as broken:
-        broken.setattr(topic.log._batches, "table", lambda *_: 1 / 0)
+        broken.setattr(topic.decoder, "table", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            topic.log.read({0: 0}, {0: 3_000}, 3_000)
-    part = topic.log.read({0: 0}, {0: 3_000}, 3_000)
-    assert part is not None
-    assert part[1]["offset"].to_pylist() == list(range(3_000))
+            topic.log.read({0: 0}, {0: 3_000})
+    _, rows = topic.log.read({0: 0}, {0: 3_000})
+    assert rows["offset"].to_pylist() == list(range(3_000))
     topic.log.close()
 
 
 def test_nothing_to_read_is_an_empty_table(topic: Topic) -> None:
-    part = topic.log.read({0: 0, 1: 0}, {0: 0, 1: 0}, 10)
-    assert part is not None
-    assert (part[0], part[1].num_rows) == ({0: 0, 1: 0}, 0)
+    reached, rows = topic.log.read({0: 0, 1: 0}, {0: 0, 1: 0})
+    assert (reached, rows.num_rows) == ({0: 0, 1: 0}, 0)
     topic.log.close()

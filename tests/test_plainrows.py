@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from driftless.table import Column, Table
 from jobs.decode.arrow_rows import LARGE, plain_rows
-from jobs.log import bulk as bounded
-from jobs.log.contract import Head
+from jobs.log import bulk
+from jobs.log.contract import SliceReader, UnusualRecordsError
 from jobs.spark.source import DRIVER_OFFSETS, LogSource
 from jobs.views import reader
 from jobs.views.reader import TableLog
@@ -223,13 +223,15 @@ def test_a_slice_that_is_unusual_is_read_again_and_those_after_it_by_spark_alone
     many = {0: DRIVER_OFFSETS + 1}
 
     class ByArrow:
-        def __init__(self, *_: object) -> None:
+        def __init__(self, *_: object, **__: object) -> None:
             pass
 
-        def read(self, *_: object) -> tuple[dict[int, int], pa.Table] | None:
+        def read(self, *_: object, **__: object) -> tuple[dict[int, int], pa.Table]:
             asked.append("arrow")
             rows = by_arrow(spark, table(), next(slices))
-            return None if rows is None else (many, rows)
+            if rows is None:
+                raise UnusualRecordsError
+            return many, rows
 
         def close(self) -> None:
             asked.append("close")
@@ -243,10 +245,10 @@ def test_a_slice_that_is_unusual_is_read_again_and_those_after_it_by_spark_alone
             rows = stepped(spark, self._source.parse, self._source.shape, next(slices))
             return rows.append_column("large", pa.array([False] * len(rows)))
 
-    monkeypatch.setattr(reader, "PlainLog", ByArrow)
-    monkeypatch.setattr(bounded, "read_slice", BySpark)
+    monkeypatch.setattr(reader, "LocalReader", ByArrow)
+    monkeypatch.setattr(bulk, "read_slice", BySpark)
     log = TableLog.of(table(), LOG, {}, UNAVAILABLE)
-    reading = reader.Reader([log], spark, cast("Head", None), "group")
+    reading = reader.Reader([log], spark, cast("SliceReader", None), "group")
     found = [reading._rows(log, {0: 0}, many, 99, 99)[0] for _ in range(3)]
     reading.close()
     expected = [by_spark(spark, table(), records) for records in (usual, other, usual)]

@@ -21,9 +21,10 @@ from driftless.sink import WRITES, Applied, SinkContext
 from driftless.version import make_version, split_version
 from jobs.decode.documents import documents_sql
 from jobs.follow.apply import LogReader, OffsetRange, SinkSpec, SliceResult, apply_slice, count_documents
-from jobs.log.document_reader import Documents
-from jobs.log.reader import Tail
+from jobs.log.contract import UnusualRecordsError
+from jobs.log.document_reader import DocumentReader
 from jobs.log.salvage import salvage_of
+from jobs.log.small_slices import SmallSliceReader
 from jobs.spark.source import DRIVER_OFFSETS, LogSource, kafka_options, read_slice
 from sinks import open_sink
 from stack import Endpoints
@@ -47,7 +48,7 @@ class View:
         self.spark = spark
         options = kafka_options(self.kafka, "test")
         self.source = LogSource(self.topic, options, tuple(parse), tuple(shape), log)
-        self.large = Documents(spark, self.source)
+        self.bulk = DocumentReader(spark, self.source)
         self.spec = SinkSpec(
             "redis", {"url": endpoints.redis, "key": f"{self.topic}:{{id}}"}, SinkContext(self.topic, "t", ("id",))
         )
@@ -66,8 +67,9 @@ class View:
         assert producer.flush(30) == 0
         producer.abort_transaction(30) if abort else producer.commit_transaction(30)
 
-    def log(self, large: Documents | None) -> LogReader:
-        return LogReader(self.spark, self.source, Tail(self.spark), large, salvage_of(self.spark, self.source))
+    def log(self, bulk: DocumentReader | None) -> LogReader:
+        small = SmallSliceReader(self.spark)
+        return LogReader(self.spark, self.source, small, bulk, salvage_of(self.spark, self.source))
 
     def by_job(self, end: Offsets) -> pa.Table:
         return read_slice(self.spark, self.source, {0: 0, 1: 0}, end).toArrow()
@@ -78,7 +80,7 @@ class View:
         sink = self.spec.open()
         try:
             sink.create(1)
-            return apply_slice(self.log(self.large), self.spec, sink, 1, part, stopped)
+            return apply_slice(self.log(self.bulk), self.spec, sink, 1, part, stopped)
         finally:
             sink.close()
 
@@ -112,7 +114,7 @@ def test_writes_and_their_count_are_those_of_a_job(view: View, seed: int) -> Non
         view.write(rng.sample(known, min(len(known), 700)), lambda key: rng.choice([None, document(key)]))
     ends = view.ends()
     found, reached = [], {0: 0, 1: 0}
-    for end, writes in view.large.read(reached, ends):
+    for end, writes in view.bulk.read(reached, ends):
         assert all(end[p] >= offset for p, offset in reached.items())
         found.append(writes)
         reached = end
@@ -125,9 +127,9 @@ def test_writes_and_their_count_are_those_of_a_job(view: View, seed: int) -> Non
     for to in (ends, {0: ends[0] // 2, 1: ends[1] // 3}):
         begin = {0: 0, 1: 0}
         counted = count_documents(view.log(None), begin, to)
-        assert view.large.count(begin, to) == counted
-        assert count_documents(view.log(view.large), begin, to) == counted > 0
-    view.large.close()
+        assert view.bulk.count(begin, to) == counted
+        assert count_documents(view.log(view.bulk), begin, to) == counted > 0
+    view.bulk.close()
 
 
 def test_a_slice_that_is_stopped_tells_how_far_it_has_come(view: View) -> None:
@@ -140,7 +142,7 @@ def test_a_slice_that_is_stopped_tells_how_far_it_has_come(view: View) -> None:
     second = view.apply(first.end)
     assert (second.end, second.applied) == (view.ends(), Applied(written=POLLS - first.applied.written))
     assert {key: text for key, (_, text) in view.stored().items()} == {key: document(key).decode() for key in keys}
-    view.large.close()
+    view.bulk.close()
 
 
 def test_of_a_slice_that_failed_nothing_is_left_out(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,21 +165,21 @@ def test_of_a_slice_that_failed_nothing_is_left_out(view: View, monkeypatch: pyt
     assert again.applied.written + again.applied.stale == POLLS
     assert again.applied.stale > 0
     assert len(view.stored()) == POLLS
-    view.large.close()
+    view.bulk.close()
 
 
 def test_what_is_no_text_is_left_to_spark(view: View) -> None:
     view.write([str(key) for key in range(POLLS)], lambda key: b"\xff" if key == "4711" else document(key))
     part = OffsetRange({0: 0, 1: 0}, view.ends())
-    with pytest.raises(pa.ArrowInvalid):
-        list(view.large.read(part.begin, part.end))
-    assert count_documents(view.log(view.large), part.begin, part.end) == POLLS
-    view.large.close()
+    with pytest.raises(UnusualRecordsError):
+        list(view.bulk.read(part.begin, part.end))
+    assert count_documents(view.log(view.bulk), part.begin, part.end) == POLLS
+    view.bulk.close()
 
 
 def test_a_document_of_an_epoch_has_its_version(view: View) -> None:
     view.write(["0", "1"], document)
-    found = list(view.large.read({0: 0, 1: 0}, view.ends()))
+    found = list(view.bulk.read({0: 0, 1: 0}, view.ends()))
     assert found[-1][0] == view.ends()
     assert pa.concat_tables(writes for _, writes in found)["version"].to_pylist() == [make_version(1, 0)] * 2
-    view.large.close()
+    view.bulk.close()

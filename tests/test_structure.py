@@ -53,7 +53,7 @@ WITHIN = {
     "jobs/log": ("jobs/threads", "jobs/decode", "jobs/spark"),
     "jobs/supervise": ("jobs/threads", "jobs/spark", "jobs/log"),
     "jobs/views/store": ("jobs/decode",),
-    "jobs/views": ("jobs/views/store", "jobs/decode", "jobs/spark", "jobs/log", "jobs/supervise"),
+    "jobs/views": ("jobs/views/store", "jobs/threads", "jobs/decode", "jobs/spark", "jobs/log", "jobs/supervise"),
     "jobs/follow": ("jobs/threads", "jobs/decode", "jobs/spark", "jobs/log", "jobs/supervise", "jobs/views"),
     "jobs": ("jobs/spark", "jobs/log", "jobs/supervise", "jobs/views", "jobs/follow"),
     "cli/output": (),

@@ -75,6 +75,8 @@ def plain_rows(
 class PlainRows:
     """The rows of one table. Has no state, so any thread may use it."""
 
+    headers = True
+
     def __init__(
         self, table: Table, log: TopicLog, forms: dict[str, _Form], unavailable: str, since: Mapping[str, int]
     ) -> None:

@@ -16,7 +16,7 @@ from driftless import errors
 from driftless.errors import SinkError, SyncError
 from driftless.kafka.client import Offsets
 from driftless.sink import WRITES, Applied, Rejected, Sink, SinkContext
-from jobs.log.contract import Head, Large, Salvage, Salvaged
+from jobs.log.contract import BulkReader, Salvage, Salvaged, SliceReader, UnusualRecordsError
 from jobs.spark.errors import SPARK_ERRORS, may_pass, spark_error
 from jobs.spark.memory import out_of_memory
 from jobs.spark.refused import refusal
@@ -107,14 +107,14 @@ class SliceResult:
 
 @dataclass(frozen=True)
 class LogReader:
-    """One log: small slices by `head`, large ones by `large`, or, where that is None, by jobs of Spark's. What these
+    """One log: small slices by `small`, large ones by `bulk`, or, where that is None, by jobs of Spark's. What these
     cannot read, by `salvage`.
     """
 
     spark: SparkSession
     source: LogSource
-    head: Head
-    large: Large | None
+    small: SliceReader
+    bulk: BulkReader | None
     salvage: Salvage
 
 
@@ -123,16 +123,16 @@ def apply_slice(
 ) -> SliceResult:
     """Apply a slice. When it returns, every write of it is in the store, stale there, or rejected.
 
-    It may end sooner than asked for, where `stopped` says so or `head` has less, or later, where more was read. May be
+    It may end sooner than asked for, where `stopped` says so or `small` has less, or later, where more was read. May be
     repeated after any failure. A record that can never be read is rejected, by itself. Raises SinkUnavailable and
     SourceUnavailable for what may pass, DecodeError where the log must not be read on.
     """
     try:
         if part.offsets <= DRIVER_OFFSETS:
-            return _on_driver([log.head.read(log.source, part.begin, part.end)], sink, generation, part)
-        if log.large is not None:
-            with suppress(pa.ArrowInvalid):  # bytes that are no text: Spark takes them as they are
-                return _on_driver(_until(stopped, log.large.read(part.begin, part.end)), sink, generation, part)
+            return _on_driver([log.small.read(log.source, part.begin, part.end)], sink, generation, part)
+        if log.bulk is not None:
+            with suppress(UnusualRecordsError):
+                return _on_driver(_until(stopped, log.bulk.read(part.begin, part.end)), sink, generation, part)
         return _on_executors(read_slice(log.spark, log.source, part.begin, part.end), spec, generation, part)
     except SPARK_ERRORS as exc:
         if out_of_memory(exc) or refusal(str(exc)) or may_pass(exc):
@@ -144,12 +144,12 @@ def count_documents(log: LogReader, begin: Offsets, end: Offsets) -> int:
     """How many keys have a document as their newest state in [begin, end)."""
     if begin == end:
         return 0
-    if log.large is not None and OffsetRange(begin, end).offsets <= COUNTED:
-        with suppress(pa.ArrowInvalid):
-            return log.large.count(begin, end)
-    writes = read_slice(log.spark, log.source, begin, end)
-    newest = writes.groupBy("key").agg(expr("max_by(document IS NOT NULL, version) AS present"))
     try:
+        if log.bulk is not None and OffsetRange(begin, end).offsets <= COUNTED:
+            with suppress(UnusualRecordsError):
+                return log.bulk.count(begin, end)
+        writes = read_slice(log.spark, log.source, begin, end)
+        newest = writes.groupBy("key").agg(expr("max_by(document IS NOT NULL, version) AS present"))
         return newest.where("present").count()
     except SPARK_ERRORS:
         return _count_salvaged(log.salvage(begin, end))

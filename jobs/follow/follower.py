@@ -183,9 +183,8 @@ class Follower(LeasedWorkers[_RunningGeneration]):
         job = make_job(shared.config, self.name, generation, state, shared.kafka)
         pending = Pending(job.log.topic, job.log.partitions) if generation.build else shared.frontiers.follow(job.log)
         quarantine = GenerationQuarantine(shared.quarantine, self.name, generation.number)
-        follow = GenerationWorker(
-            job, shared.kafka, shared.spark, shared.head, shared.ends, pending, self.lease.token, quarantine, self._seen
-        )
+        means = shared.kafka, shared.spark, shared.small_slices, shared.ends
+        follow = GenerationWorker(job, *means, pending, self.lease.token, quarantine, self._seen)
         follow.promote_if_none = _is_heir(generation.number, generations(state, self.name))
         follow.confirm_lease = self.lease.sure
         if state.get(f"paused/{self.name}") is not None:

@@ -24,8 +24,8 @@ from jobs.follow.progress import AppliedState, Progress, lasting
 from jobs.follow.quarantine import GenerationQuarantine, hold
 from jobs.follow.readers_generation import ReadersGeneration
 from jobs.follow.replay import Replay
-from jobs.log.contract import Head
-from jobs.log.document_reader import Documents
+from jobs.log.contract import SliceReader
+from jobs.log.document_reader import DocumentReader
 from jobs.log.end_offsets import Ends
 from jobs.log.fitting import FEW_OFFSETS, MOST_OFFSETS, READY_OFFSETS, SLICE_OFFSETS, SLICE_SECONDS, fitting
 from jobs.log.frontier import Pending
@@ -64,7 +64,7 @@ class GenerationWorker:
         job: Job,
         kafka: Kafka,
         spark: SparkSession,
-        head: Head,
+        small: SliceReader,
         ends: Ends,
         pending: Pending,
         token: int,
@@ -95,10 +95,10 @@ class GenerationWorker:
         self._open_transactions = OpenTransactionMonitor(kafka, {job.log.topic: job.log.partitions})
         self._spark = spark
         # On a cluster there are executors for large slices.
-        self._large = Documents(spark, job.source) if job.source.ready and not submitted() else None
-        self._log = LogReader(spark, job.source, head, self._large, salvage_of(spark, job.source))
+        self._bulk = DocumentReader(spark, job.source) if job.source.ready and not submitted() else None
+        self._log = LogReader(spark, job.source, small, self._bulk, salvage_of(spark, job.source))
         self._ends = ends
-        self._slice, self._least = SLICE_OFFSETS if self._large is None else READY_OFFSETS, 0
+        self._slice, self._least = SLICE_OFFSETS if self._bulk is None else READY_OFFSETS, 0
         self._batcher = BulkLoadBatcher()
         self._pending = pending
         pending.ring = self.bell.set
@@ -123,8 +123,8 @@ class GenerationWorker:
                 self.progress.state = "stopped"
         finally:
             self._sink.close()
-            if self._large is not None:
-                self._large.close()
+            if self._bulk is not None:
+                self._bulk.close()
 
     @property
     def history(self) -> int:
@@ -276,7 +276,7 @@ class GenerationWorker:
         part = OffsetRange(begin, end, self.quarantine.keys, only)
         begun = time.monotonic()
         outcome = apply_slice(self._log, job.spec, self._sink, job.generation, part, self.stop.is_set)
-        if self._large is None and part.offsets > self._slice // 2:
+        if self._bulk is None and part.offsets > self._slice // 2:
             factor = SLICE_SECONDS / max(time.monotonic() - begun, 0.1)
             self._slice = int(min(max(self._slice * min(factor, 2), self._least), MOST_OFFSETS))
         hold(self.quarantine, self.progress, self._sink, outcome)

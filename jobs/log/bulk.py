@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from driftless.kafka.client import Offsets
-from jobs.log.contract import Head
+from jobs.log.contract import SliceReader
+from jobs.spark.projection import FEW, planning
 from jobs.spark.source import LogSource, read_slice
 
 HELD_BYTES = 128 << 20
@@ -25,32 +26,37 @@ _WARY = 10
 """So many reads by the consumer follow on a slice with a large record."""
 
 
-class Bounded:
+class JobReader:
     """Of one log. Not to be shared between threads at one time."""
 
-    def __init__(self, source: LogSource, head: Head) -> None:
-        """`head`: reads by a consumer."""
+    def __init__(self, spark: SparkSession, source: LogSource, small: SliceReader) -> None:
+        """`small`: reads what has large records."""
+        self._compiling, self._interpreting = spark, planning(spark)
+        self._compiled = False
         self._source = source
-        self._head = head
+        self._small = small
         self._mean = 1.0
         self._wary = 0
 
-    def read(self, spark: SparkSession, begin: Offsets, end: Offsets, most: int) -> tuple[Offsets, pa.Table]:
+    def read(self, begin: Offsets, end: Offsets, most: int) -> tuple[Offsets, pa.Table]:
         """Rows from `begin` on, of some `most` offsets; and how far that is, which may be beyond `end`.
 
-        Raises SPARK_ERRORS, and what the head raises.
+        Raises SPARK_ERRORS, and what `small` raises.
         """
+        left = [p for p in end if begin[p] < end[p]]
+        # What was compiled once is there from then on.
+        self._compiled = self._compiled or sum(end[p] - begin[p] for p in left) > FEW
         room = min(most, int(HELD_BYTES / (_ROOM * self._mean)))
         if self._wary == 0 and room >= min(most, LEAST_OFFSETS):
-            left = [p for p in end if begin[p] < end[p]]
             share = max(1, room // max(1, len(left)))
             to = {**begin, **{p: min(end[p], begin[p] + share) for p in left}}
+            spark = self._compiling if self._compiled else self._interpreting
             rows = read_slice(spark, self._source, begin, to, largest=HELD_BYTES // room).toArrow()
             if not pc.any(rows["large"]).as_py():
                 return to, self._measured(rows.drop_columns(["large"]))
             self._wary = _WARY
         self._wary = max(0, self._wary - 1)
-        reached, rows = self._head.read(self._source, begin, end)
+        reached, rows = self._small.read(self._source, begin, end)
         return reached, self._measured(rows)
 
     def _measured(self, rows: pa.Table) -> pa.Table:

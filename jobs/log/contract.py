@@ -1,10 +1,10 @@
-"""What whoever applies a log needs of those who read it."""
+"""What those who read a log ask of each other: slices of it, decoders of its records, and what cannot be read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -13,21 +13,36 @@ from driftless.sink import Rejected
 from jobs.spark.source import LogSource
 
 
-class Head(Protocol):
-    """Reads small slices; see jobs/log/reader.py."""
+class Decoder(Protocol):
+    """Makes rows of records; used by one thread at a time. See jobs/spark/projection.py and jobs/spark/arrow.py."""
+
+    @property
+    def empty(self) -> pa.Table:
+        """Of no records."""
+
+    def table(self, records: Any, size: float) -> pa.Table | None:
+        """Of a Java collection of Kafka's records, of about so many bytes; None where it leaves them to another."""
+
+
+class UnusualRecordsError(Exception):
+    """A decoder leaves records to another one. It says nothing about what they are worth."""
+
+
+class SliceReader(Protocol):
+    """Reads small slices; see jobs/log/small_slices.py."""
 
     def read(self, source: LogSource, begin: Offsets, end: Offsets) -> tuple[Offsets, pa.Table]:
         """The writes of a slice, and where it ends."""
 
 
-class Large(Protocol):
+class BulkReader(Protocol):
     """Reads large slices without a job; see jobs/log/document_reader.py."""
 
     def read(self, begin: Offsets, end: Offsets) -> Iterator[tuple[Offsets, pa.Table]]:
-        """The writes of a slice, some at a time, each with where they end."""
+        """The writes of a slice, some at a time, each with where they end. Raises UnusualRecordsError."""
 
     def count(self, begin: Offsets, end: Offsets) -> int:
-        """How many keys have a document as their newest state."""
+        """How many keys have a document as their newest state. Raises UnusualRecordsError."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import pyarrow as pa
@@ -11,14 +10,14 @@ from pyspark.sql import SparkSession
 
 from driftless.kafka.client import Offsets
 from driftless.verify.subject import UNREADABLE
-from jobs.log.bulk import HELD_BYTES, Bounded
-from jobs.log.reader import Tail
+from jobs.log.bulk import HELD_BYTES, JobReader
 from jobs.log.salvage import salvage
+from jobs.log.small_slices import SmallSliceReader
 from jobs.spark.errors import SPARK_ERRORS, spark_error
 from jobs.spark.memory import out_of_memory
-from jobs.spark.projection import FEW, planning
 from jobs.spark.session import name_jobs
 from jobs.spark.source import LogSource
+from jobs.threads.prefetch import Prefetch
 
 SLICE_OFFSETS = 100_000
 """Offsets that are read at a time: bounds the memory that they take here."""
@@ -28,11 +27,11 @@ class DocumentHistory:
     """Reads a slice ahead while the last one is dealt with: Spark works in the JVM, and who compares in Python."""
 
     def __init__(self, spark: SparkSession, source: LogSource) -> None:
-        self._compiled, self._interpreted = spark, planning(spark)
+        self._spark = spark
         self._source = source = replace(
             source, parse=(*source.parse, "`partition`"), shape=(*source.shape, "`partition`")
         )
-        self._log = Bounded(source, Tail(spark, remembers=False))
+        self._log = JobReader(spark, source, SmallSliceReader(spark, remembers=False))
 
     def read(self, begin: Offsets, end: Offsets) -> Iterator[pa.Table]:
         """Tables of `key`, `version`, `document` (null: a delete) and `partition`, in the order of each partition.
@@ -40,28 +39,22 @@ class DocumentHistory:
         In the place of one that no record will ever give stand UNREADABLE and the reason. Raises DecodeError for a
         record that must stop whoever reads it, and SourceUnavailable for what may pass.
         """
-        spark = self._interpreted if sum(max(0, end[p] - begin[p]) for p in end) <= FEW else self._compiled
-        pool = ThreadPoolExecutor(1, "history", lambda: name_jobs(spark, "verify", "read the log", "verify"))
+        ahead = Prefetch[pa.Table]("history", lambda: name_jobs(self._spark, "verify", "read the log", "verify"))
         try:
-            ahead = self._submit(spark, pool, dict(begin), end)
-            while ahead is not None:
-                reached, found = ahead.result()
-                ahead = self._submit(spark, pool, reached, end)
-                yield found
+            yield from ahead.over(self._slices(begin, end))
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            ahead.close()
 
-    def _submit(
-        self, spark: SparkSession, pool: ThreadPoolExecutor, at: Offsets, end: Offsets
-    ) -> Future[tuple[Offsets, pa.Table]] | None:
-        """Have the next slice read; None where nothing is left."""
-        if all(at[p] >= offset for p, offset in end.items()):
-            return None
-        return pool.submit(self._slice, spark, at, end)
+    def _slices(self, begin: Offsets, end: Offsets) -> Iterator[pa.Table]:
+        at = dict(begin)
+        while any(at[p] < offset for p, offset in end.items()):
+            at, found = self._slice(at, end)
+            yield found
+            del found  # it need not be kept while the next one is read
 
-    def _slice(self, spark: SparkSession, begin: Offsets, end: Offsets) -> tuple[Offsets, pa.Table]:
+    def _slice(self, begin: Offsets, end: Offsets) -> tuple[Offsets, pa.Table]:
         try:
-            return self._log.read(spark, begin, end, SLICE_OFFSETS)
+            return self._log.read(begin, end, SLICE_OFFSETS)
         except SPARK_ERRORS as exc:
             if out_of_memory(exc):
                 raise spark_error(exc) from exc
@@ -70,7 +63,7 @@ class DocumentHistory:
     def _salvaged(self, begin: Offsets, end: Offsets) -> tuple[Offsets, pa.Table]:
         """As far as what cannot be read is behind it: then it is read as before."""
         reached, tables, size = begin, list[pa.Table](), 0
-        for some in salvage(self._compiled, self._source, begin, end):
+        for some in salvage(self._spark, self._source, begin, end):
             rows = [
                 {"key": r.key, "version": r.version, "document": UNREADABLE + r.reason, "partition": r.partition}
                 for r in some.bad

@@ -1,104 +1,84 @@
-"""The head of a log, read once for all followers that stand at the same place."""
+"""One log, read in this process without a job: by a consumer in Spark's JVM, and a decoder for what it polls."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import OrderedDict
-from typing import Any
+from collections.abc import Iterator
+from math import inf
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from driftless.kafka.client import Offsets
-from jobs.spark.consumer import READ_BYTES, Records
-from jobs.spark.projection import Steps, planning
-from jobs.spark.source import LogSource
+from jobs.log.contract import Decoder, UnusualRecordsError
+from jobs.spark.consumer import JvmConsumer
+from jobs.spark.errors import SPARK_ERRORS
+from jobs.spark.memory import no_memory, out_of_memory
+from jobs.spark.source import DRIVER_OFFSETS, LogSource
+from jobs.threads.prefetch import Prefetch
 
-_KEPT = 8
-"""Slices that are remembered of each log: a follower that is a little slower than its sibling finds them here."""
-_KEPT_BYTES = 64 << 20
-"""Of these slices, but for the last."""
-IDLE_SECONDS = 600.0
-"""What is not read for so long is closed when another log is opened: a generation that was dropped."""
+READ_BYTES = 32 << 20
+"""About how many bytes of records are read at a time, if not told otherwise. What a poll has, the consumer bounds."""
+MANY_RECORDS = 10_000
+"""Records of one poll of a large slice. Of more, the JVM copies more whenever it collects garbage; of fewer, there are
+more calls."""
 
 
-class Tail:
-    """Small slices, as tables of writes. Two followers of the same documents at the same offsets cause one read.
+class LocalReader:
+    """Not to be shared between threads at one time, but that `close` does not wait for what is read ahead.
 
-    Nobody waits for another's store: a slice is shared when it has been read, and each applies it by itself.
+    Nothing is open until it is first read. After any error, and after `close`, it may be read again, from anywhere: no
+    read goes on where another one stopped. An error of the decoder is raised as it is; else it raises
+    SourceUnavailable for what may pass, SourceError where records are gone, OutOfMemory, and UnusualRecordsError where
+    the decoder leaves records to another one.
     """
 
-    def __init__(self, spark: SparkSession, *, remembers: bool = True) -> None:
-        """`remembers`: what was read, for whoever asks for it next."""
-        self._spark = planning(spark)
-        self._kept = _KEPT if remembers else 0
-        self._lock = threading.Lock()
-        self._logs: dict[object, _Log] = {}
-
-    def read(self, source: LogSource, begin: Offsets, end: Offsets) -> tuple[Offsets, pa.Table]:
-        """The writes of a slice that begins at `begin`, and where it ends: at `end`, or where there was more, or sooner
-        where they are large.
-        """
-        place = (source.topic, source.parse, source.shape)
-        with self._lock:
-            log = self._logs.get(place)
-            if log is None:
-                self._close_idle()
-                log = self._logs[place] = _Log(self._spark, source, self._kept)
-        return log.read(begin, end)
-
-    def _close_idle(self) -> None:
-        now = time.monotonic()
-        for place, log in list(self._logs.items()):
-            if now - log.used_at > IDLE_SECONDS:
-                del self._logs[place]
-                log.close()
-
-
-class _Log:
-    def __init__(self, spark: SparkSession, source: LogSource, kept: int) -> None:
-        self._kept = kept
-        self.used_at = time.monotonic()
+    def __init__(self, spark: SparkSession, source: LogSource, decoder: Decoder, *, poll: int = DRIVER_OFFSETS) -> None:
+        """`poll`: how many records there may be in one."""
         self._spark = spark
-        self._source = source
-        self._records = Records(spark, source)
-        self._steps: Steps | None = None
-        self._lock = threading.Lock()
-        self._slices: OrderedDict[tuple[tuple[int, int], ...], tuple[Offsets, pa.Table]] = OrderedDict()
+        self._consumer = JvmConsumer(spark, source, poll=poll)
+        self._decoder = decoder
+        self._topic = source.topic
+        self._ahead = Prefetch[tuple[Offsets, pa.Table]](f"read ahead {source.topic}")
 
-    def read(self, begin: Offsets, end: Offsets) -> tuple[Offsets, pa.Table]:
-        place = tuple(sorted(begin.items()))
-        with self._lock:
-            self.used_at = time.monotonic()
-            found = self._slices.get(place)
-            if found is None:
-                found = self._slices[place] = self._read(begin, end)
-                while len(self._slices) > self._kept or (len(self._slices) > 1 and self._size() > _KEPT_BYTES):
-                    self._slices.popitem(last=False)
-            return found
+    def read(
+        self, begin: Offsets, end: Offsets, *, most: float = inf, size: float = READ_BYTES
+    ) -> tuple[Offsets, pa.Table]:
+        """What the records from `begin` on become, until `end` or some `most` offsets or `size` bytes; and how far that
+        is, which may be beyond `end`.
+        """
+        reached, found, taken = dict(begin), list[pa.Table](), 0.0
+        for poll in self._consumer.polls(begin, end):
+            reached = poll.reached
+            if poll.records is not None:
+                found.append(self._decoded(poll.records, poll.size))
+                taken += poll.size
+            if taken >= size or sum(reached.values()) - sum(begin.values()) >= most:
+                break
+        return reached, found[0] if len(found) == 1 else pa.concat_tables(found or [self._decoder.empty])
 
-    def _read(self, begin: Offsets, end: Offsets) -> tuple[Offsets, pa.Table]:
-        self._steps = steps = self._steps or Steps(self._spark, self._source)
-        found, polled, size, at = list[pa.Table](), list[Any](), 0.0, begin
+    def parts(self, begin: Offsets, end: Offsets, *, ahead: bool = False) -> Iterator[tuple[Offsets, pa.Table]]:
+        """The same, a poll at a time, each with where it ends. The caller may stop after any of them.
 
-        def take(records: Any) -> bool:
-            polled.append(records)
-            return False
-
-        while size < READ_BYTES and any(at[p] < offset for p, offset in end.items()):
-            at = self._records.each(at, end, take)
-            if polled:
-                size += self._records.size
-                found.append(steps.rows(polled, self._records.size))
-                polled.clear()
-        if len(found) == 1:
-            return at, found[0]
-        return at, pa.concat_tables(found) if found else steps.rows([])
-
-    def _size(self) -> int:
-        return sum(writes.nbytes for _, writes in self._slices.values())
+        `ahead`: the next one is read in a thread of its own meanwhile.
+        """
+        parts = self._parts(begin, end)
+        return self._ahead.over(parts) if ahead else parts
 
     def close(self) -> None:
-        with self._lock:
-            self._records.close()
+        self._ahead.close(self._consumer.close)
+
+    def _parts(self, begin: Offsets, end: Offsets) -> Iterator[tuple[Offsets, pa.Table]]:
+        for poll in self._consumer.polls(begin, end):
+            none = poll.records is None
+            yield poll.reached, self._decoder.empty if none else self._decoded(poll.records, poll.size)
+
+    def _decoded(self, records: object, size: float) -> pa.Table:
+        try:
+            found = self._decoder.table(records, size)
+        except SPARK_ERRORS as exc:
+            if out_of_memory(exc):
+                raise no_memory(self._spark, f"reading {self._topic}") from exc
+            raise
+        if found is None:
+            raise UnusualRecordsError(f"{self._topic}: records that only Spark's expressions decode")
+        return found

@@ -18,14 +18,11 @@ from pyspark.sql import SparkSession
 from driftless.errors import DecodeError, SyncError
 from driftless.kafka.client import Offsets
 from jobs.log.contract import Salvage, Salvaged, Unread
-from jobs.spark.consumer import Records
+from jobs.log.reader import LocalReader
 from jobs.spark.errors import SPARK_ERRORS, never_passes, spark_error
 from jobs.spark.memory import out_of_memory
-from jobs.spark.projection import Steps, planning
+from jobs.spark.projection import RecordProjection
 from jobs.spark.source import LogSource
-
-SOME_OFFSETS = 2_000
-"""Offsets that are read at a time."""
 
 
 def salvage(spark: SparkSession, source: LogSource, begin: Offsets, end: Offsets) -> Iterator[Salvaged]:
@@ -33,13 +30,10 @@ def salvage(spark: SparkSession, source: LogSource, begin: Offsets, end: Offsets
 
     Raises DecodeError for one that must stop whoever reads it, and SourceUnavailable for what may pass.
     """
-    with closing(_Salvage(spark, source)) as records:
-        at = dict(begin)
-        while left := [p for p, offset in end.items() if at[p] < offset]:
-            share = max(1, SOME_OFFSETS // len(left))
-            found = records.read(at, {p: min(end.get(p, at[p]), at[p] + share) for p in at})
-            at = found.end
-            yield found
+    decoder = _SalvagingDecoder(spark, source)
+    with closing(LocalReader(spark, source, decoder)) as reader:
+        for reached, rows in reader.parts(begin, end):
+            yield Salvaged(reached, rows, decoder.take_bad())
 
 
 def salvage_of(spark: SparkSession, source: LogSource) -> Salvage:
@@ -47,39 +41,47 @@ def salvage_of(spark: SparkSession, source: LogSource) -> Salvage:
     return partial(salvage, spark, source)
 
 
-class _Salvage:
+class _SalvagingDecoder:
+    """Leaves out the records that cannot be read, and keeps why until it is asked."""
+
     def __init__(self, spark: SparkSession, source: LogSource) -> None:
         jvm: Any = spark._jvm
         self._jvm = jvm
         self._topic = source.topic
-        self._records = Records(spark, source)
-        self._steps = Steps(planning(spark), source)
+        self._projection = RecordProjection(spark, source)
         named = [sql for sql in source.shape if sql in ("key", "version") or sql.endswith(" AS key")]
-        self._names = Steps(planning(spark), replace(source, shape=tuple(named)))
+        self._names = RecordProjection(spark, replace(source, shape=tuple(named)))
+        self._bad: list[Unread] = []
 
-    def read(self, begin: Offsets, end: Offsets) -> Salvaged:
-        records, reached = self._records.read(begin, end)
+    def take_bad(self) -> tuple[Unread, ...]:
+        """Those that were left out since it was asked last."""
+        bad, self._bad = self._bad, []
+        return tuple(bad)
+
+    @property
+    def empty(self) -> pa.Table:
+        return self._projection.empty
+
+    def table(self, records: Any, size: float) -> pa.Table:  # noqa: ARG002 - halves have any size
         listed, convert = self._jvm.java.util.ArrayList(), self._jvm.scala.jdk.javaapi.CollectionConverters
-        for some in records:  # which Java can only go through
-            listed.addAll(convert.asJavaCollection(convert.asScala(some)))
-        tables = [self._steps.rows([])]
-        bad: list[Unread] = []
-        self._split(listed, 0, listed.size(), tables, bad)
-        return Salvaged(reached, pa.concat_tables(tables), tuple(bad))
+        listed.addAll(convert.asJavaCollection(convert.asScala(records)))  # which Java can only go through
+        tables = [self.empty]
+        self._split(listed, 0, listed.size(), tables)
+        return pa.concat_tables(tables)
 
-    def _split(self, listed: Any, first: int, last: int, tables: list[pa.Table], bad: list[Unread]) -> None:
+    def _split(self, listed: Any, first: int, last: int, tables: list[pa.Table]) -> None:
         """The rows of some records: of all at once, or, where that fails, of each half."""
         if first == last:
             return
         try:
-            tables.append(self._steps.rows([self._some(listed, first, last)]))
+            tables.append(self._projection.table(self._some(listed, first, last)))
         except SPARK_ERRORS as exc:
             if last - first == 1:
-                bad.append(self._refused(listed, first, exc))
+                self._bad.append(self._refused(listed, first, exc))
                 return
             middle = (first + last) // 2
-            self._split(listed, first, middle, tables, bad)
-            self._split(listed, middle, last, tables, bad)
+            self._split(listed, first, middle, tables)
+            self._split(listed, middle, last, tables)
 
     def _some(self, listed: Any, first: int, last: int) -> Any:
         return self._jvm.java.util.ArrayList(listed.subList(first, last))
@@ -91,14 +93,11 @@ class _Salvage:
         if why is None:
             raise spark_error(exc, where) from exc
         try:
-            (name,) = self._names.rows([self._some(listed, place, place + 1)]).to_pylist()
+            (name,) = self._names.table(self._some(listed, place, place + 1)).to_pylist()
         except SPARK_ERRORS as unnamed:
             hint = "look at the record with a Kafka client; `driftless apply --anew` reads all tables again, behind it"
             raise DecodeError(f"{where}: {why}, and its key cannot be read either", hint=hint) from unnamed
         return Unread(name["key"], name["version"], f"{where}: {why}", record.partition())
-
-    def close(self) -> None:
-        self._records.close()
 
 
 def first_unread(spark: SparkSession, source: LogSource, begin: Offsets, end: Offsets, exc: Exception) -> SyncError:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -100,6 +101,37 @@ def records_as_they_are(spark: SparkSession, *, headers: bool) -> Batches:
     given = converter()
     function = given.toInternalRowWithHeaders() if headers else given.toInternalRowWithoutHeaders()
     return Batches(spark, function, converter.kafkaSchema(headers))
+
+
+class ArrowRows(Protocol):
+    """Makes rows of records without Spark. Has no state, so any thread may use it."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the rows."""
+
+    @property
+    def headers(self) -> bool:
+        """Whether it looks at the headers of records."""
+
+    def rows(self, records: pa.Table) -> pa.Table | None:
+        """Of records, given as the Kafka source's columns; None where one of them is unusual: Spark decodes it."""
+
+
+class ArrowDecoder:
+    """A decoder: records leave the JVM as they are, and become rows by Arrow. Opened when it is first used."""
+
+    def __init__(self, spark: SparkSession, decoded: ArrowRows) -> None:
+        self._spark = spark
+        self._decoded = decoded
+        self.empty: pa.Table = decoded.schema.empty_table()
+
+    def table(self, records: Any, size: float) -> pa.Table | None:
+        return self._decoded.rows(self._batches.table(records, size))
+
+    @cached_property
+    def _batches(self) -> Batches:
+        return records_as_they_are(self._spark, headers=self._decoded.headers)
 
 
 def _table(streams: list[bytes]) -> pa.Table:

@@ -18,8 +18,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from driftless.errors import SourceUnavailable
-from jobs.spark.consumer import Records
-from jobs.spark.projection import Steps, planning
+from jobs.spark.consumer import JvmConsumer
+from jobs.spark.projection import RecordProjection
 from jobs.spark.session import ARCHIVE, session
 from jobs.spark.source import LogSource
 
@@ -66,9 +66,9 @@ def _read_small_slices(spark: SparkSession) -> None:
     source = LogSource("none", settings, ("CAST(value AS STRING) AS value", "CAST(key AS STRING) AS key"), _PARSED)
     given = jvm.java.util.ArrayList()
     given.add(clients.ConsumerRecord("none", 0, 0, b"1", b'{"id": 1, "name": "x"}'))
-    Steps(planning(spark), source).rows([given])
+    RecordProjection(spark, source).table(given)
     with suppress(SourceUnavailable):  # nobody listens there
-        Records(spark, source, seconds=1.0).read({0: 0}, {0: 1})
+        next(JvmConsumer(spark, source, seconds=1.0).polls({0: 0}, {0: 1}))
 
 
 if __name__ == "__main__":

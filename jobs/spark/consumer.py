@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from math import inf
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
@@ -18,17 +18,28 @@ from jobs.spark.memory import no_memory, out_of_memory
 from jobs.spark.refused import refusal
 from jobs.spark.source import DRIVER_OFFSETS, LogSource
 
+T = TypeVar("T")
 _POLL_MILLISECONDS = 500
 _GONE = {"OffsetOutOfRangeException", "NoOffsetForPartitionException"}
 BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 POLL_BYTES = 16 << 20
 """About how many bytes one poll gives. Kafka bounds a poll by records alone: their number follows from their size."""
-READ_BYTES = 32 << 20
-"""About how many bytes are read at a time, if not told otherwise."""
 
 
-class Records:
-    """What a topic holds between offsets. Opened when it is first asked, and anew after an error.
+@dataclass(frozen=True)
+class Poll:
+    """What one poll gave. `records`: a Java collection; None where only marks that end transactions were passed.
+
+    `size`: about how many bytes they have. `reached`: how far that is.
+    """
+
+    records: Any
+    size: float
+    reached: Offsets
+
+
+class JvmConsumer:
+    """What a topic holds between offsets. Opened when it is first asked, and again after an error.
 
     Not to be shared between threads at one time.
     """
@@ -37,8 +48,6 @@ class Records:
         self, spark: SparkSession, source: LogSource, *, poll: int = DRIVER_OFFSETS, seconds: float = TIMEOUT
     ) -> None:
         """`poll`: how many records Kafka may give at a time. `seconds`: how long it is waited for."""
-        self.size = 0.0
-        """About how many bytes the records have that were polled last."""
         self._seconds = seconds
         self._spark = spark
         self._jvm: Any = spark._jvm
@@ -59,34 +68,35 @@ class Records:
         self._places: dict[int, Any] = {}
         self._at: Offsets = {}
 
-    def read(self, begin: Offsets, end: Offsets) -> tuple[list[Any], Offsets]:
-        """Every committed record from `begin` to `end` or somewhat further, as Java collections; and how far that is.
+    def polls(self, begin: Offsets, end: Offsets) -> Iterator[Poll]:
+        """Every committed record from `begin` to `end` or somewhat further. The caller may stop after any poll.
 
-        Raises SourceUnavailable for what may pass, and SourceError where records are gone.
+        Raises SourceUnavailable for what may pass, SourceError where records are gone, and OutOfMemory.
         """
-        found: list[Any] = []
+        self._ask(lambda: self._go_to(begin))
+        at, deadline = begin, time.monotonic() + self._seconds
+        while any(at[p] < offset for p, offset in end.items()):
+            if time.monotonic() > deadline:
+                self.close()
+                raise SourceUnavailable(
+                    f"Kafka did not answer within {self._seconds:.0f} s while {self._topic} was read"
+                )
+            before, found = at, self._ask(self._next)
+            at = found.reached
+            if at != before:
+                yield found
+                deadline = time.monotonic() + self._seconds
 
-        def take(records: Any) -> bool:
-            found.append(records)
-            return True
+    def close(self) -> None:
+        consumer, self._consumer, self._at = self._consumer, None, {}
+        if consumer is not None:
+            with suppress(Py4JJavaError):
+                consumer.close(self._jvm.java.time.Duration.ZERO)
 
-        return found, self.each(begin, end, take)
-
-    def each(
-        self,
-        begin: Offsets,
-        end: Offsets,
-        take: Callable[[Any], bool],
-        *,
-        most: float = inf,
-        size: float = READ_BYTES,
-    ) -> Offsets:
-        """The same, given to `take` as it comes, until that says no or some `most` offsets or `size` bytes are read.
-
-        Raises OutOfMemory too.
-        """
+    def _ask(self, ask: Callable[[], T]) -> T:
+        """What is asked of Kafka's client; closed after an error, since what was polled would be missing next time."""
         try:
-            return self._each(begin, end, take, most, size)
+            return ask()
         except Py4JJavaError as exc:
             self.close()
             if out_of_memory(exc):
@@ -96,37 +106,19 @@ class Records:
             if name in _GONE:
                 raise SourceError(what, hint="the broker lost records; `driftless check` says which") from exc
             raise refusal(str(exc)) or SourceUnavailable(what) from exc
-        except Exception:  # of `take` too: what was polled would be missing from the next read
+        except Exception:
             self.close()
             raise
 
-    def close(self) -> None:
-        consumer, self._consumer, self._at = self._consumer, None, {}
-        if consumer is not None:
-            with suppress(Py4JJavaError):
-                consumer.close(self._jvm.java.time.Duration.ZERO)
-
-    def _each(self, begin: Offsets, end: Offsets, take: Callable[[Any], bool], most: float, size: float) -> Offsets:
-        self._go_to(begin)
-        deadline = time.monotonic() + self._seconds
-        go_on, read = True, 0.0
-        while go_on and any(self._at[p] < offset for p, offset in end.items()):
-            if time.monotonic() > deadline:
-                raise SourceUnavailable(
-                    f"Kafka did not answer within {self._seconds:.0f} s while {self._topic} was read"
-                )
-            some = self._consumer.poll(self._jvm.java.time.Duration.ofMillis(_POLL_MILLISECONDS))
-            if not some.isEmpty():
-                self.size = self._weighed(some)
-                read += self.size
-                go_on = take(some) and read < size
-            # Positions, since the marks that end transactions are no records.
-            at = {p: self._consumer.position(place) for p, place in self._places.items()}
-            if at != self._at:
-                self._at, deadline = at, time.monotonic() + self._seconds
-            self._adapt()
-            go_on = go_on and sum(at.values()) - sum(begin.values()) < most
-        return dict(self._at)
+    def _next(self) -> Poll:
+        some = self._consumer.poll(self._jvm.java.time.Duration.ofMillis(_POLL_MILLISECONDS))
+        records = None if some.isEmpty() else some
+        size = 0.0 if records is None else self._weighed(records)
+        # Positions, since the marks that end transactions are no records.
+        self._at = {p: self._consumer.position(place) for p, place in self._places.items()}
+        found = Poll(records, size, dict(self._at))
+        self._adapt()
+        return found
 
     def _weighed(self, some: Any) -> float:
         """About how many bytes a poll gave, by the consumer's count: that lags where a poll ends within a fetch."""

@@ -6,8 +6,7 @@ A job of a few rows costs 60 ms of CPU, nearly all of it to plan the same expres
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ FEW = 300_000
 
 @cache
 def planning(spark: SparkSession) -> SparkSession:
-    """The one session for `Steps`, and for jobs of few rows: expressions are interpreted, one by one.
+    """The one session for `RecordProjection`, and for jobs of few rows: expressions are interpreted, one by one.
 
     Compiled, a row costs 10 µs instead of 14, and the first one 1.5 s of CPU more for each log (docs/benchmarks.md).
     """
@@ -32,20 +31,40 @@ def planning(spark: SparkSession) -> SparkSession:
     return session
 
 
-class Steps:
-    """Not to be shared between threads at one time: a function of Spark's has one row that it fills again and again."""
+class RecordProjection:
+    """A decoder: records become what Spark's expressions make of them. Planned when it is first used.
+
+    Not to be shared between threads at one time: a function of Spark's has one row that it fills again and again.
+    """
 
     def __init__(self, spark: SparkSession, source: LogSource) -> None:
-        """`spark`: of `planning`."""
-        jvm: Any = spark._jvm
-        self._jvm = jvm
-        self._session = spark._jsparkSession
-        catalyst = jvm.org.apache.spark.sql.catalyst.expressions
+        self._spark = planning(spark)
+        self._source = source
+
+    @property
+    def empty(self) -> pa.Table:
+        return self._batches.empty
+
+    def table(self, records: Any, size: float = 0) -> pa.Table:
+        """The rows that a Java collection of records becomes, in their order. `size`: about how many bytes they have.
+
+        Raises PySparkException for a record that cannot be decoded.
+        """
+        batches = self._batches
         self._activate()
-        headers = source.options.get("includeHeaders") == "true"
-        converter = jvm.org.apache.spark.sql.kafka010.KafkaRecordToRowConverter
-        nothing = self._session.createDataFrame(spark.sparkContext._jsc.emptyRDD(), converter.kafkaSchema(headers))
-        parse, shape = source.columns
+        return batches.table(records, size)
+
+    @cached_property
+    def _batches(self) -> Batches:
+        """Raises ValueError where Spark plans anything but expressions of one row."""
+        spark: Any = self._spark
+        catalyst = spark._jvm.org.apache.spark.sql.catalyst.expressions
+        self._activate()
+        headers = self._source.options.get("includeHeaders") == "true"
+        converter = spark._jvm.org.apache.spark.sql.kafka010.KafkaRecordToRowConverter
+        none = spark.sparkContext._jsc.emptyRDD()
+        nothing = spark._jsparkSession.createDataFrame(none, converter.kafkaSchema(headers))
+        parse, shape = self._source.columns
         rows = DataFrame(nothing, spark).select(*parse).select(*shape)
         found, plan = [], rows._jdf.queryExecution().executedPlan()
         while (kind := plan.getClass().getSimpleName()) == "ProjectExec":
@@ -59,16 +78,9 @@ class Steps:
         function = given.toInternalRowWithHeaders() if headers else given.toInternalRowWithoutHeaders()
         for step in reversed(found):
             function = function.andThen(catalyst.UnsafeProjection.create(step.projectList(), step.child().output()))
-        self._batches = Batches(spark, function, rows._jdf.schema())
-
-    def rows(self, records: Iterable[Any], size: float = 0) -> pa.Table:
-        """The rows that records become, in their order. `records`: Java collections of them; `size`: of each, in bytes.
-
-        Raises PySparkException for a record that cannot be decoded.
-        """
-        self._activate()
-        return pa.concat_tables([self._batches.empty, *(self._batches.table(some, size) for some in records)])
+        return Batches(spark, function, rows._jdf.schema())
 
     def _activate(self) -> None:
         """Expressions ask the session of their thread for settings."""
-        self._jvm.org.apache.spark.sql.SparkSession.setActiveSession(self._session)
+        spark: Any = self._spark
+        spark._jvm.org.apache.spark.sql.SparkSession.setActiveSession(spark._jsparkSession)

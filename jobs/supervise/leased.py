@@ -22,7 +22,7 @@ from driftless.facts.state import RENEWAL, State, history
 from driftless.kafka.client import Kafka
 from jobs.log.end_offsets import Ends
 from jobs.log.frontier import FrontierReader
-from jobs.log.reader import Tail
+from jobs.log.small_slices import SmallSliceReader
 from jobs.spark.memory import no_memory
 from jobs.spark.session import GONE, cancel
 from jobs.supervise.feed import ControlFeed
@@ -44,7 +44,7 @@ class Shared:
     config: Config
     kafka: Kafka
     spark: SparkSession
-    head: Tail
+    small_slices: SmallSliceReader
     ends: Ends
     frontiers: FrontierReader
     feed: ControlFeed

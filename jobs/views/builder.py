@@ -146,7 +146,7 @@ class Builder:
         publisher = Publisher(self._kafka, self._pipeline, self.build, self._shard)
         self.oversized.load()
         store = self._open(publisher)
-        reader = Reader(self._logs, self._shared.spark, self._shared.head, self.group)
+        reader = Reader(self._logs, self._shared.spark, self._shared.small_slices, self.group)
         try:
             self._cut, self._whole, self._clean = None, False, False
             self._cut_at = time.monotonic()

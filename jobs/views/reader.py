@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,15 +15,15 @@ from driftless.kafka.client import Offsets
 from driftless.table import Table
 from jobs.decode.arrow_rows import PlainRows, plain_rows
 from jobs.decode.rows import FIXED, rows_sql
-from jobs.log.bulk import Bounded
-from jobs.log.contract import Head
-from jobs.log.row_reader import PlainLog
+from jobs.log.bulk import JobReader
+from jobs.log.contract import SliceReader, UnusualRecordsError
+from jobs.log.reader import MANY_RECORDS, READ_BYTES, LocalReader
 from jobs.log.salvage import first_unread
-from jobs.spark.consumer import READ_BYTES
+from jobs.spark.arrow import ArrowDecoder
 from jobs.spark.errors import SPARK_ERRORS
-from jobs.spark.projection import FEW, planning
 from jobs.spark.session import name_jobs
 from jobs.spark.source import DRIVER_OFFSETS, LogSource
+from jobs.threads.prefetch import Prefetch
 from jobs.views.cuts import Cut
 from jobs.views.store.contract import Partition, Row
 
@@ -32,6 +31,8 @@ SLICE_OFFSETS = 100_000
 """Offsets of one slice: bounds the memory that a long log, or a long transaction, takes."""
 _REST = SLICE_OFFSETS // 10
 """What is left of a slice when some is read of one table: less is not worth a look at the next."""
+_ROW_BYTES = 128 << 20
+"""Bytes of records that Arrow decodes at a time: they are small, so it is hardly ever reached."""
 _READ = ("partition", "offset", "gate")
 """What of FIXED is for reading alone."""
 _KEYED = len(FIXED) - len(_READ)
@@ -111,32 +112,23 @@ class Part:
 class Reader:
     """While one slice is taken in, the next is read: Spark works in the JVM, and the row store in Python."""
 
-    def __init__(self, logs: Sequence[TableLog], spark: SparkSession, head: Head, group: str) -> None:
+    def __init__(self, logs: Sequence[TableLog], spark: SparkSession, small: SliceReader, group: str) -> None:
         self._logs = logs
         self._spark = spark
-        self._interpreting = planning(spark)
-        self._compiled: set[str] = set()
         self._unusual: set[str] = set()
-        self._open: dict[str, PlainLog] = {}
-        self._bounded = {t.log.topic: Bounded(t.source, head) for t in logs}
-        self._head = head
-        self._group = group
-        self._ahead: Future[Part] | None = None
-        self._pool = ThreadPoolExecutor(1, "ahead", self._name_jobs)
-
-    def _name_jobs(self) -> None:
-        name_jobs(self._spark, self._group, "read ahead", self._group)
+        self._open: dict[str, LocalReader] = {}
+        self._jobs = {t.log.topic: JobReader(spark, t.source, small) for t in logs}
+        self._small = small
+        self._ahead = Prefetch[Part]("ahead", lambda: name_jobs(spark, group, "read ahead", group))
 
     def close(self) -> None:
-        self._pool.submit(self._close_logs)  # after what is being read
-        self._pool.shutdown(wait=False)
+        self._ahead.close(self._close_logs)
 
     def read(self, cut: Cut, positions: Mapping[Partition, int]) -> Part:
         """The next slice before a cut, to be asked for until it is whole. `positions`: where the first one begins."""
-        ahead, self._ahead = self._ahead, None
-        part = ahead.result() if ahead is not None else self._fetch(cut, positions, frozenset())
+        part = self._ahead.take() or self._fetch(cut, positions, frozenset())
         if not part.whole:
-            self._ahead = self._pool.submit(self._fetch, cut, part.reached, part.held)
+            self._ahead.start(lambda: self._fetch(cut, part.reached, part.held))
         return part
 
     def _fetch(self, cut: Cut, positions: Mapping[Partition, int], held: frozenset[Partition]) -> Part:
@@ -188,16 +180,14 @@ class Reader:
         """Rows with FIXED, and where they end, which may be beyond `end`."""
         left, topic = sum(end[p] - begin[p] for p in end), t.log.topic
         if left <= DRIVER_OFFSETS and topic not in self._open:
-            return self._head.read(t.source, begin, end)
+            return self._small.read(t.source, begin, end)
         if t.decoded is not None and topic not in self._unusual:
             if topic not in self._open:
-                self._open[topic] = PlainLog(self._spark, t.source, t.decoded)
-            part = self._open[topic].read(begin, end, room)
-            if part is not None:
-                return part
-            self._unusual.add(topic)  # where one slice was, others may be, and each would be read twice
-            self._open.pop(topic).close()
-        if left > FEW:
-            self._compiled.add(topic)
-        spark = self._spark if topic in self._compiled else self._interpreting
-        return self._bounded[topic].read(spark, begin, end, room)
+                decoder = ArrowDecoder(self._spark, t.decoded)
+                self._open[topic] = LocalReader(self._spark, t.source, decoder, poll=MANY_RECORDS)
+            try:
+                return self._open[topic].read(begin, end, most=room, size=_ROW_BYTES)
+            except UnusualRecordsError:
+                self._unusual.add(topic)  # where one slice was, others may be, and each would be read twice
+                self._open.pop(topic).close()
+        return self._jobs[topic].read(begin, end, room)

@@ -29,8 +29,9 @@ test: $(STAMP) ## Lint, type-check and run the tests, two at a time, each on a s
 	@$(VENV)/bin/mypy
 	@$(PY) -m pytest -m "not soak" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-soak: $(STAMP) ## The long tests: kills under load, the demo twice, a Spark cluster, the benchmarks in small
+soak: $(STAMP) ## The long tests: kills under load, the demo, a cluster, the chain without private classes of Spark
 	@$(PY) -m pytest -m soak
+	@DRIFTLESS_PUBLIC_SPARK_ONLY=1 $(PY) -m pytest tests/chain -m "not speed"
 
 chaos: $(STAMP) ## Faults in an order that a seed gives, and each in its own test; CHAOS="--seed 7 --faults 12": those alone
 	@$(PY) -m $(if $(CHAOS),tests.chaos $(CHAOS),tests.chaos.named)

@@ -134,7 +134,8 @@ class Subjects:
         fields = {column.name: column.name for column in table.columns if refusal(column) is None}
         parse, shape = writes_sql(table, fields, log, unavailable=names.unavailable(self._config.name))
         options = kafka_options(self._control.kafka, "verify")
-        history = DocumentHistory(self._spark, LogSource(log.topic, options, tuple(parse), tuple(shape)))
+        source = LogSource(log.topic, options, tuple(parse), tuple(shape), kafka=self._control.kafka)
+        history = DocumentHistory(self._spark, source)
         view = _one_table(name, table, fields, None)
         subject = Subject(
             name,

@@ -172,7 +172,7 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
     from driftless.verify.report import proven, report
     from driftless.verify.steps import Step
     from driftless.verify.subject import Source
-    from jobs.spark.login import log_in
+    from jobs.spark.login import log_in_as_spark
     from jobs.spark.session import session, stop
 
     control = control_of(config)
@@ -187,7 +187,7 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
         spark = session(spark_jars(), memory=asked.memory)
         ending.callback(stop, spark)
         if control.kafka.secured:
-            log_in(spark._jvm, control.kafka)
+            log_in_as_spark(spark, control.kafka, spark_jars())
         steps: list[Step] = []
         ending.enter_context(show(steps, err))
         taken = Source(partial(moment, config.source.dsn, asked.patience), partial(emit_marker, source, config.name))

@@ -15,7 +15,7 @@ from driftless.kafka.client import Kafka, Offsets
 from jobs.follow.job_spec import Job
 from jobs.log.salvage import salvage
 from jobs.spark.errors import SPARK_ERRORS
-from jobs.spark.login import log_in
+from jobs.spark.login import log_in_as_spark
 from jobs.spark.session import session
 from jobs.spark.source import LogSource, kafka_options, read_slice
 
@@ -37,7 +37,7 @@ def newest_document(job: Job, kafka: Kafka, jars: Sequence[Path], key: str) -> s
     source = replace(job.source, options=options)
     try:
         if kafka.secured:
-            log_in(spark._jvm, kafka)
+            log_in_as_spark(spark, kafka, jars)
         writes = read_slice(spark, source, job.log.floor, end).where(col("key") == key)
         newest = writes.orderBy(col("version").desc()).limit(1).collect()
     except SPARK_ERRORS:

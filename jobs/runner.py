@@ -27,7 +27,7 @@ from jobs.follow.progress import Progress
 from jobs.log.end_offsets import Ends
 from jobs.log.frontier import FrontierReader
 from jobs.log.small_slices import SmallSliceReader
-from jobs.spark.login import log_in
+from jobs.spark.login import log_in_as_spark
 from jobs.spark.session import session, stop
 from jobs.supervise.feed import ControlFeed
 from jobs.supervise.keeper import Keeper
@@ -121,7 +121,7 @@ class Runner:
             spark = session(self._jars, memory=self._memory)
             ending.callback(stop, spark)
             if kafka.secured:
-                log_in(spark._jvm, kafka)
+                log_in_as_spark(spark, kafka, self._jars)
             self._under_way = True
             quarantine = QuarantineLog(kafka, self._config.name)
             ends = Ends(kafka, self.halt)

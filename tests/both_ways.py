@@ -9,10 +9,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from jobs.spark.private import jvm_of
 from jobs.spark.projection import RecordProjection
 from jobs.spark.source import LogSource
 
 TOPIC = "shop.public.t"
+WAYS = ["0", "1"]
+"""Of PUBLIC_ONLY: logs are read with what Spark keeps private, and with what is public alone."""
 Header = tuple[str, bytes]
 Record = tuple[bytes | None, bytes | None, Sequence[Header] | None, int, int]
 """Key, value, headers, partition, offset."""
@@ -52,7 +55,7 @@ def _outcome(call: Any) -> Any:
 
 def in_java(spark: SparkSession, records: Sequence[Record]) -> Any:
     """A list of Kafka's own records."""
-    jvm: Any = spark._jvm
+    jvm = jvm_of(spark)
     clients = jvm.org.apache.kafka
     listed = jvm.java.util.ArrayList()
     for key, value, headers, partition, offset in records:

@@ -24,6 +24,7 @@ from driftless.config.models import KafkaConfig
 from driftless.errors import SourceMisconfigured, SourceUnavailable
 from driftless.kafka.client import Kafka, Setting
 from jobs.spark.login import log_in, small_jvm
+from jobs.spark.private import java_frame_of, java_session_of, jvm_of
 from jobs.spark.refused import refusal
 from jobs.spark.source import LogSource, read_slice
 from stack import Endpoints
@@ -313,16 +314,16 @@ def test_spark_shows_no_secret_of_its_source(spark: SparkSession) -> None:
     source = LogSource("t", {f"kafka.{name}": value for name, value in options.items()}, ("value",), ("value",))
     assert set(re.findall(r"canary-\d", "".join(source.options.values()))) == {"canary-1", "canary-2", "canary-3"}
     assert "canary" not in repr(source)
-    assert spark._jvm is not None
-    given = spark._jvm.java.util.HashMap()
+    java_side = jvm_of(spark)
+    given = java_side.java.util.HashMap()
     for name, value in source.options.items():
         given.put(name, value)
-    whole = spark._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(given)
-    shown = spark._jsparkSession.sessionState().conf().redactOptions(whole).toString()
+    whole = java_side.org.apache.spark.api.python.PythonUtils.toScalaMap(given)
+    shown = java_session_of(spark).sessionState().conf().redactOptions(whole).toString()
     assert "kafka.sasl.jaas.config" in shown
     assert "canary" not in shown
     kafka = {"kafka.bootstrap.servers": "127.0.0.1:1", **source.options}
-    plan = read_slice(spark, replace(source, options=kafka), {0: 0}, {0: 1})._jdf.queryExecution()
+    plan = java_frame_of(read_slice(spark, replace(source, options=kafka), {0: 0}, {0: 1})).queryExecution()
     assert "canary" not in f"{plan.logical().toString()}{plan.analyzed().toString()}{plan.optimizedPlan().toString()}"
 
 

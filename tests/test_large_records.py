@@ -13,14 +13,17 @@ from pyspark.sql import SparkSession
 from driftless.errors import OutOfMemory, SourceUnavailable
 from driftless.kafka.client import Offsets
 from jobs.log.bulk import JobReader
+from jobs.log.document_reader import DocumentReader
 from jobs.log.fitting import SLICE_BYTES, fitting
 from jobs.log.reader import READ_BYTES
 from jobs.log.small_slices import SmallSliceReader
 from jobs.spark.consumer import POLL_BYTES, JvmConsumer
 from jobs.spark.errors import spark_error
 from jobs.spark.memory import no_memory
+from jobs.spark.private import PUBLIC_ONLY
 from jobs.spark.source import read_slice
 from stack import Endpoints
+from tests.both_ways import WAYS
 from tests.test_ready_log import View
 
 pytestmark = pytest.mark.server
@@ -41,6 +44,11 @@ def view(spark: SparkSession, endpoints: Endpoints) -> View:
         )
     view.write([str(n) for n in range(2 * SMALL)], lambda key: json.dumps({"again": key}).encode())
     return view
+
+
+@pytest.fixture(params=WAYS)
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PUBLIC_ONLY, request.param)
 
 
 def read_all(view: View, read: SmallSliceReader) -> tuple[list[pa.Table], Offsets]:
@@ -65,6 +73,7 @@ def lengths(view: View) -> dict[int, int]:
     return {row[0]: row[1] for row in rows.selectExpr("version", "length(document)").collect()}
 
 
+@pytest.mark.usefixtures("_way")
 def test_a_small_slice_has_some_megabytes_and_no_more_are_remembered(view: View) -> None:
     small = SmallSliceReader(view.spark)
     found, at = read_all(view, small)
@@ -85,14 +94,17 @@ def test_polls_adapt_to_what_records_have(view: View) -> None:
     consumer.close()
 
 
+@pytest.mark.usefixtures("_way")
 def test_documents_come_some_megabytes_at_a_time(view: View) -> None:
-    found = list(view.bulk.read({0: 0, 1: 0}, view.ends()))
+    bulk = DocumentReader(view.spark, view.source)
+    found = list(bulk.read({0: 0, 1: 0}, view.ends()))
     assert sum(rows.num_rows for _, rows in found) == 4 * SMALL + 2 * LARGE
     assert sorted(rows.nbytes for _, rows in found)[-5] < 2 * POLL_BYTES
-    assert view.bulk.count({0: 0, 1: 0}, view.ends()) == 2 * SMALL
-    view.bulk.close()
+    assert bulk.count({0: 0, 1: 0}, view.ends()) == 2 * SMALL
+    bulk.close()
 
 
+@pytest.mark.usefixtures("_way")
 def test_jobs_leave_large_records_to_the_consumer(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.log.bulk.HELD_BYTES", 32 << 20)
     monkeypatch.setattr("jobs.log.bulk.LEAST_OFFSETS", 100)

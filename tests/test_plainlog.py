@@ -21,8 +21,10 @@ from jobs.decode.rows import rows_sql
 from jobs.log.contract import UnusualRecordsError
 from jobs.log.reader import MANY_RECORDS, LocalReader
 from jobs.spark.arrow import ArrowDecoder
+from jobs.spark.private import PUBLIC_ONLY
 from jobs.spark.source import LogSource, kafka_options, read_slice
 from stack import Endpoints
+from tests.both_ways import WAYS
 from tests.plain import LOG, UNAVAILABLE, transactional
 from tests.seeds import seeds
 
@@ -44,7 +46,9 @@ class Topic:
         assert decoded is not None
         self.options = {**kafka_options(kafka, "test"), "includeHeaders": "true"}
         self.decoder = ArrowDecoder(spark, decoded)
-        self.log = LocalReader(spark, LogSource(self.name, self.options, (), ()), self.decoder, poll=MANY_RECORDS)
+        self.log = LocalReader(
+            spark, LogSource(self.name, self.options, (), (), kafka=kafka), self.decoder, poll=MANY_RECORDS
+        )
 
     def ends(self) -> dict[int, int]:
         return self.kafka.decided_ends(self.name, 2, 30)
@@ -63,8 +67,11 @@ class Topic:
         return read_slice(self.spark, source, {0: 0, 1: 0}, self.ends()).toArrow()
 
 
-@pytest.fixture
-def topic(spark: SparkSession, endpoints: Endpoints) -> Topic:
+@pytest.fixture(params=WAYS)
+def topic(
+    spark: SparkSession, endpoints: Endpoints, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Topic:
+    monkeypatch.setenv(PUBLIC_ONLY, request.param)
     return Topic(spark, Kafka(KafkaConfig(bootstrap=endpoints.kafka)))
 
 

@@ -116,9 +116,10 @@ def test_a_child_says_the_rest_of_what_it_says_after_its_start_and_where_it_fail
 
 
 SPARK = """
+from jobs.spark.private import jvm_of
 from jobs.spark.session import session, stop
 spark = session([])
-spark._jvm.java.lang.System.err.println("from the JVM")
+jvm_of(spark).java.lang.System.err.println("from the JVM")
 print(spark.range(3).count())
 stop(spark)
 """

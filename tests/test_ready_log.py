@@ -6,6 +6,7 @@ import json
 import random
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count, islice
 from typing import Any, Literal
 
@@ -20,14 +21,17 @@ from driftless.kafka.client import Kafka, Offsets
 from driftless.sink import WRITES, Applied, SinkContext
 from driftless.version import make_version, split_version
 from jobs.decode.documents import documents_sql
+from jobs.decode.spark_sql import refuse
 from jobs.follow.apply import LogReader, OffsetRange, SinkSpec, SliceResult, apply_slice, count_documents
-from jobs.log.contract import UnusualRecordsError
+from jobs.log.contract import Unread, UnusualRecordsError
 from jobs.log.document_reader import DocumentReader
 from jobs.log.salvage import salvage_of
 from jobs.log.small_slices import SmallSliceReader
+from jobs.spark.private import PUBLIC_ONLY
 from jobs.spark.source import DRIVER_OFFSETS, LogSource, kafka_options, read_slice
 from sinks import open_sink
 from stack import Endpoints
+from tests.both_ways import WAYS
 from tests.plain import transactional
 from tests.seeds import seeds
 
@@ -47,7 +51,7 @@ class View:
         parse, shape = documents_sql(log)
         self.spark = spark
         options = kafka_options(self.kafka, "test")
-        self.source = LogSource(self.topic, options, tuple(parse), tuple(shape), log)
+        self.source = LogSource(self.topic, options, tuple(parse), tuple(shape), log, self.kafka)
         self.bulk = DocumentReader(spark, self.source)
         self.spec = SinkSpec(
             "redis", {"url": endpoints.redis, "key": f"{self.topic}:{{id}}"}, SinkContext(self.topic, "t", ("id",))
@@ -93,8 +97,11 @@ class View:
         return {row["key"]: (row["version"], row["document"]) for row in found}
 
 
-@pytest.fixture
-def view(spark: SparkSession, endpoints: Endpoints) -> View:
+@pytest.fixture(params=WAYS)
+def view(
+    spark: SparkSession, endpoints: Endpoints, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> View:
+    monkeypatch.setenv(PUBLIC_ONLY, request.param)
     return View(spark, endpoints)
 
 
@@ -183,3 +190,27 @@ def test_a_document_of_an_epoch_has_its_version(view: View) -> None:
     assert found[-1][0] == view.ends()
     assert pa.concat_tables(writes for _, writes in found)["version"].to_pylist() == [make_version(1, 0)] * 2
     view.bulk.close()
+
+
+def test_what_cannot_be_read_is_left_out_and_named(view: View) -> None:
+    """By expressions that refuse two records; what others are does not depend on them."""
+    keys = [str(key) for key in range(3_000)]
+    view.write(keys, document)
+    view.write(["7"], document)
+    refused = f"if(key IN ('7', '1234'), {refuse('name', 'odd')}, document) AS document"
+    source = replace(view.source, shape=("key", "version", refused))
+    found, bad, at = list[pa.Table](), list[Unread](), {0: 0, 1: 0}
+    for some in salvage_of(view.spark, source)(at, view.ends()):
+        assert some.end != at
+        found.append(some.rows)
+        bad += some.bad
+        at = some.end
+    assert at == view.ends()
+    rows = pa.concat_tables(found)
+    assert sorted(map(str, rows["key"].to_pylist()), key=int) == [key for key in keys if key not in ("7", "1234")]
+    assert rows["document"].null_count == 0
+    where = {("7", 1, 3): (1, 3), ("1234", 0, 617): (0, 617), ("7", 1, 1_501): (1, 1_501)}
+    assert {(one.key, one.partition, split_version(one.version)[1]) for one in bad} == where.keys()
+    assert {one.reason for one in bad} == {
+        f"{view.topic}/{partition}/{offset}: column name: odd" for partition, offset in where.values()
+    }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyspark.sql import SparkSession
+
+from jobs.spark.private import jvm_of
 
 
 def test_a_session_takes_no_extensions_from_jars_and_finds_classes_all_the_same(spark: SparkSession) -> None:
-    jvm: Any = spark._jvm
+    jvm = jvm_of(spark)
     registry = getattr(getattr(jvm.org.apache.spark.sql.catalyst.analysis, "FunctionRegistry$"), "MODULE$")
     known = registry.internal().listFunction()
     assert "array_binary_search" in known.mkString(" ")  # of Spark itself

@@ -204,6 +204,13 @@ def test_an_outside_system_has_one_door(library: str, door: set[str]) -> None:
     assert {user for user in users if user not in door and _part(user) not in door} == set()
 
 
+def test_what_spark_does_not_promise_to_keep_has_one_door() -> None:
+    """Its members that lead to the JVM. Other names there are reached by these alone."""
+    everything = [*_sources().values(), *(ROOT / "tests").rglob("*.py")]
+    private = re.compile(r"\._(?:jvm|jsparkSession|jdf|jsc|gateway)\b|[\"']_(?:jvm|jsparkSession|jdf|jsc|gateway)[\"']")
+    assert [str(p.relative_to(ROOT)) for p in everything if private.search(p.read_text())] == ["jobs/spark/private.py"]
+
+
 def test_no_file_is_longer_than_a_sitting() -> None:
     everything = [*_sources().values(), *(ROOT / "tests").rglob("*.py")]
     lengths = {str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in everything}

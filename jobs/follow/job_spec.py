@@ -59,7 +59,7 @@ def make_job(config: Config, follower: str, generation: Generation, state: State
     options = kafka_options(kafka, follower)
     if "headers" in parse:
         options["includeHeaders"] = "true"
-    source = LogSource(log.topic, options, tuple(parse), tuple(shape), log if generation.build else None)
+    source = LogSource(log.topic, options, tuple(parse), tuple(shape), log if generation.build else None, kafka)
     spec = SinkSpec(generation.kind, settings, context)
     countable = not store.expires
     checked = generation.number > 1 and countable

@@ -13,6 +13,8 @@ from jobs.log.contract import Decoder, UnusualRecordsError
 from jobs.spark.consumer import JvmConsumer
 from jobs.spark.errors import SPARK_ERRORS
 from jobs.spark.memory import no_memory, out_of_memory
+from jobs.spark.private import is_private_spark_usable
+from jobs.spark.public import ClientConsumer
 from jobs.spark.source import DRIVER_OFFSETS, LogSource
 from jobs.threads.prefetch import Prefetch
 
@@ -35,7 +37,8 @@ class LocalReader:
     def __init__(self, spark: SparkSession, source: LogSource, decoder: Decoder, *, poll: int = DRIVER_OFFSETS) -> None:
         """`poll`: how many records there may be in one."""
         self._spark = spark
-        self._consumer = JvmConsumer(spark, source, poll=poll)
+        private = is_private_spark_usable(spark)
+        self._consumer = JvmConsumer(spark, source, poll=poll) if private else ClientConsumer(source, poll=poll)
         self._decoder = decoder
         self._topic = source.topic
         self._ahead = Prefetch[tuple[Offsets, pa.Table]](f"read ahead {source.topic}")

@@ -21,7 +21,7 @@ from jobs.log.contract import Salvage, Salvaged, Unread
 from jobs.log.reader import LocalReader
 from jobs.spark.errors import SPARK_ERRORS, never_passes, spark_error
 from jobs.spark.memory import out_of_memory
-from jobs.spark.projection import RecordProjection
+from jobs.spark.projection import RecordList, RecordProjection
 from jobs.spark.source import LogSource
 
 
@@ -45,8 +45,6 @@ class _SalvagingDecoder:
     """Leaves out the records that cannot be read, and keeps why until it is asked."""
 
     def __init__(self, spark: SparkSession, source: LogSource) -> None:
-        jvm: Any = spark._jvm
-        self._jvm = jvm
         self._topic = source.topic
         self._projection = RecordProjection(spark, source)
         named = [sql for sql in source.shape if sql in ("key", "version") or sql.endswith(" AS key")]
@@ -63,18 +61,16 @@ class _SalvagingDecoder:
         return self._projection.empty
 
     def table(self, records: Any, size: float) -> pa.Table:  # noqa: ARG002 - halves have any size
-        listed, convert = self._jvm.java.util.ArrayList(), self._jvm.scala.jdk.javaapi.CollectionConverters
-        listed.addAll(convert.asJavaCollection(convert.asScala(records)))  # which Java can only go through
-        tables = [self.empty]
-        self._split(listed, 0, listed.size(), tables)
+        listed, tables = self._projection.listed(records), [self.empty]
+        self._split(listed, 0, len(listed), tables)
         return pa.concat_tables(tables)
 
-    def _split(self, listed: Any, first: int, last: int, tables: list[pa.Table]) -> None:
+    def _split(self, listed: RecordList, first: int, last: int, tables: list[pa.Table]) -> None:
         """The rows of some records: of all at once, or, where that fails, of each half."""
         if first == last:
             return
         try:
-            tables.append(self._projection.table(self._some(listed, first, last)))
+            tables.append(self._projection.table(listed.some(first, last)))
         except SPARK_ERRORS as exc:
             if last - first == 1:
                 self._bad.append(self._refused(listed, first, exc))
@@ -83,21 +79,18 @@ class _SalvagingDecoder:
             self._split(listed, first, middle, tables)
             self._split(listed, middle, last, tables)
 
-    def _some(self, listed: Any, first: int, last: int) -> Any:
-        return self._jvm.java.util.ArrayList(listed.subList(first, last))
-
-    def _refused(self, listed: Any, place: int, exc: Exception) -> Unread:
-        record = listed.get(place)
-        where = f"{self._topic}/{record.partition()}/{record.offset()}"
+    def _refused(self, listed: RecordList, number: int, exc: Exception) -> Unread:
+        partition, offset = listed.place(number)
+        where = f"{self._topic}/{partition}/{offset}"
         why = never_passes(exc)
         if why is None:
             raise spark_error(exc, where) from exc
         try:
-            (name,) = self._names.table(self._some(listed, place, place + 1)).to_pylist()
+            (name,) = self._names.table(listed.some(number, number + 1)).to_pylist()
         except SPARK_ERRORS as unnamed:
             hint = "look at the record with a Kafka client; `driftless apply --anew` reads all tables again, behind it"
             raise DecodeError(f"{where}: {why}, and its key cannot be read either", hint=hint) from unnamed
-        return Unread(name["key"], name["version"], f"{where}: {why}", record.partition())
+        return Unread(name["key"], name["version"], f"{where}: {why}", partition)
 
 
 def first_unread(spark: SparkSession, source: LogSource, begin: Offsets, end: Offsets, exc: Exception) -> SyncError:

@@ -12,6 +12,8 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.sql import SparkSession
 from pyspark.util import local_connect_and_auth
 
+from jobs.spark.private import gateway_of, is_private_spark_usable, jvm_of
+
 _ROWS = 10_000
 """Rows of an Arrow batch."""
 PIECE_BYTES = 8 << 20
@@ -25,13 +27,12 @@ LARGE = 1 << 20
 
 
 class Batches:
-    """Spark's classes are named here alone, as far as Arrow goes; it does not promise to keep them."""
+    """Of collections of Kafka's records in the JVM."""
 
     def __init__(self, spark: SparkSession, function: Any, schema: Any) -> None:
         """`function`: from a record of Kafka's to a row of `schema`."""
-        jvm: Any = spark._jvm
-        self._jvm = jvm
-        self._gateway: Any = spark.sparkContext._gateway
+        self._java = jvm = jvm_of(spark)
+        self._python = gateway_of(spark)
         self._function = function
         self._schema = schema
         # A Scala object that has no static methods.
@@ -45,7 +46,7 @@ class Batches:
 
         `size`: about how many bytes they have, where it is known. Raises what the function raises.
         """
-        listed = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(records)
+        listed = self._java.scala.jdk.javaapi.CollectionConverters.asScala(records)
         rows = listed.size()
         found = None
         # Nobody tells beforehand how large they become: rows are taken to be as the last ones were.
@@ -69,7 +70,7 @@ class Batches:
 
     def _by_socket(self, listed: Any, piece: int) -> list[bytes]:
         chain = self._streams(listed, piece)
-        info = self._jvm.org.apache.spark.api.python.PythonRDD.serveIterator(chain[-1], "records")
+        info = self._java.org.apache.spark.api.python.PythonRDD.serveIterator(chain[-1], "records")
         port, secret, server = info
         stream, connection = local_connect_and_auth(port, secret)
         connection.settimeout(None)  # as Spark's own readers do: a JVM that sleeps is not gone
@@ -91,13 +92,32 @@ class Batches:
     def _let_go(self, *things: Any) -> None:
         """Python's collector would let the JVM keep them for seconds."""
         for thing in things:
-            self._gateway.detach(thing)
+            self._python.detach(thing)
+
+
+class JavaRecordList:
+    """Of a Java collection."""
+
+    def __init__(self, spark: SparkSession, records: Any) -> None:
+        self._java = jvm_of(spark)
+        convert = self._java.scala.jdk.javaapi.CollectionConverters
+        self._listed = self._java.java.util.ArrayList()
+        self._listed.addAll(convert.asJavaCollection(convert.asScala(records)))  # which Java can only go through
+
+    def __len__(self) -> int:
+        return int(self._listed.size())
+
+    def some(self, first: int, last: int) -> Any:
+        return self._java.java.util.ArrayList(self._listed.subList(first, last))
+
+    def place(self, number: int) -> tuple[int, int]:
+        record = self._listed.get(number)
+        return record.partition(), record.offset()
 
 
 def records_as_they_are(spark: SparkSession, *, headers: bool) -> Batches:
     """Records become rows of the Kafka source's columns."""
-    jvm: Any = spark._jvm
-    converter = jvm.org.apache.spark.sql.kafka010.KafkaRecordToRowConverter
+    converter = jvm_of(spark).org.apache.spark.sql.kafka010.KafkaRecordToRowConverter
     given = converter()
     function = given.toInternalRowWithHeaders() if headers else given.toInternalRowWithoutHeaders()
     return Batches(spark, function, converter.kafkaSchema(headers))
@@ -123,11 +143,12 @@ class ArrowDecoder:
 
     def __init__(self, spark: SparkSession, decoded: ArrowRows) -> None:
         self._spark = spark
+        self._private = is_private_spark_usable(spark)
         self._decoded = decoded
         self.empty: pa.Table = decoded.schema.empty_table()
 
     def table(self, records: Any, size: float) -> pa.Table | None:
-        return self._decoded.rows(self._batches.table(records, size))
+        return self._decoded.rows(self._batches.table(records, size) if self._private else records)
 
     @cached_property
     def _batches(self) -> Batches:

@@ -11,14 +11,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from driftless.errors import SourceUnavailable
 from jobs.spark.consumer import JvmConsumer
+from jobs.spark.private import jvm_of, running_gateway
 from jobs.spark.projection import RecordProjection
 from jobs.spark.session import ARCHIVE, session
 from jobs.spark.source import LogSource
@@ -50,7 +49,7 @@ def make(jars: Sequence[Path], path: Path = ARCHIVE) -> None:
         shown.mapInArrow(same, "key string, document string").toArrow()
         shown.groupBy("key").agg({"document": "max"}).count()
     _read_small_slices(spark)
-    gateway = SparkContext._gateway
+    gateway = running_gateway()
     assert gateway is not None
     jvm = gateway.proc
     spark.stop()
@@ -60,7 +59,7 @@ def make(jars: Sequence[Path], path: Path = ARCHIVE) -> None:
 
 
 def _read_small_slices(spark: SparkSession) -> None:
-    jvm: Any = spark._jvm
+    jvm = jvm_of(spark)
     clients = jvm.org.apache.kafka.clients.consumer
     settings = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.isolation.level": "read_committed"}
     source = LogSource("none", settings, ("CAST(value AS STRING) AS value", "CAST(key AS STRING) AS key"), _PARSED)

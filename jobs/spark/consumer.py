@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from driftless.errors import SourceError, SourceUnavailable
 from driftless.kafka.client import TIMEOUT, Offsets
 from jobs.spark.memory import no_memory, out_of_memory
+from jobs.spark.private import jvm_of
 from jobs.spark.refused import refusal
 from jobs.spark.source import DRIVER_OFFSETS, LogSource
 
@@ -28,7 +29,8 @@ POLL_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Poll:
-    """What one poll gave. `records`: a Java collection; None where only marks that end transactions were passed.
+    """What one poll gave. `records`: a Java collection, or, of a ClientConsumer, a table with the Kafka source's
+    columns; None where only marks that end transactions were passed.
 
     `size`: about how many bytes they have. `reached`: how far that is.
     """
@@ -50,7 +52,7 @@ class JvmConsumer:
         """`poll`: how many records Kafka may give at a time. `seconds`: how long it is waited for."""
         self._seconds = seconds
         self._spark = spark
-        self._jvm: Any = spark._jvm
+        self._java = jvm_of(spark)
         self._topic = source.topic
         kafka = {key.removeprefix("kafka."): value for key, value in source.options.items() if key.startswith("kafka.")}
         self._settings = {
@@ -91,7 +93,7 @@ class JvmConsumer:
         consumer, self._consumer, self._at = self._consumer, None, {}
         if consumer is not None:
             with suppress(Py4JJavaError):
-                consumer.close(self._jvm.java.time.Duration.ZERO)
+                consumer.close(self._java.java.time.Duration.ZERO)
 
     def _ask(self, ask: Callable[[], T]) -> T:
         """What is asked of Kafka's client; closed after an error, since what was polled would be missing next time."""
@@ -111,7 +113,7 @@ class JvmConsumer:
             raise
 
     def _next(self) -> Poll:
-        some = self._consumer.poll(self._jvm.java.time.Duration.ofMillis(_POLL_MILLISECONDS))
+        some = self._consumer.poll(self._java.java.time.Duration.ofMillis(_POLL_MILLISECONDS))
         records = None if some.isEmpty() else some
         size = 0.0 if records is None else self._weighed(records)
         # Positions, since the marks that end transactions are no records.
@@ -154,22 +156,22 @@ class JvmConsumer:
     def _open(self) -> None:
         client = f"driftless-{uuid.uuid4().hex[:12]}"
         settings = {**self._settings, "client.id": client, "max.poll.records": str(self._most)}
-        kafka = self._jvm.org.apache.kafka
-        self._consumer = kafka.clients.consumer.KafkaConsumer(self._java(settings))
-        tags = self._java({"client-id": client})
+        kafka = self._java.org.apache.kafka
+        self._consumer = kafka.clients.consumer.KafkaConsumer(self._java_map(settings))
+        tags = self._java_map({"client-id": client})
         name = kafka.common.MetricName("bytes-consumed-total", "consumer-fetch-manager-metrics", "", tags)
         self._consumed, self._counted, self._unweighed = self._consumer.metrics().get(name), 0.0, 0
 
     def _assign(self, partitions: list[int]) -> None:
-        places = self._jvm.java.util.ArrayList()
-        self._places = {p: self._jvm.org.apache.kafka.common.TopicPartition(self._topic, p) for p in partitions}
+        places = self._java.java.util.ArrayList()
+        self._places = {p: self._java.org.apache.kafka.common.TopicPartition(self._topic, p) for p in partitions}
         for place in self._places.values():
             places.add(place)
         self._consumer.assign(places)
         self._at = dict.fromkeys(partitions, -1)
 
-    def _java(self, settings: dict[str, str]) -> Any:
-        found = self._jvm.java.util.HashMap()
+    def _java_map(self, settings: dict[str, str]) -> Any:
+        found = self._java.java.util.HashMap()
         for key, value in settings.items():
             found.put(key, value)
         return found

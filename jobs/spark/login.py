@@ -13,11 +13,13 @@ from typing import Any
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
 
 from driftless.errors import ConfigError, SourceUnavailable
 from driftless.kafka.client import TIMEOUT, Kafka
 from jobs.spark.consumer import BYTES
 from jobs.spark.java_key import unlock
+from jobs.spark.private import is_private_spark_usable, jvm_of
 from jobs.spark.refused import refusal
 from jobs.spark.session import JAVA_OPTIONS
 
@@ -49,6 +51,15 @@ def log_in(jvm: Any, kafka: Kafka) -> None:
             f"{cause.getMessage()}",
             hint="are the addresses that the brokers advertise reachable from this machine?",
         ) from None
+
+
+def log_in_as_spark(spark: SparkSession, kafka: Kafka, jars: Sequence[Path]) -> None:
+    """The same, with the client of Spark's own JVM, or one like it. `jars`: of Spark's Kafka source."""
+    if is_private_spark_usable(spark):
+        log_in(jvm_of(spark), kafka)
+    else:
+        with small_jvm(jars) as jvm:
+            log_in(jvm, kafka)
 
 
 @contextmanager

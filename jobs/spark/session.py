@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
@@ -19,6 +18,14 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from driftless.errors import ConfigError
+from jobs.spark.private import (
+    is_class_loadable,
+    is_private_spark_known,
+    is_private_spark_usable,
+    jvm_of,
+    report_private_spark,
+    running_gateway,
+)
 from jobs.spark.quiet import quiet_start
 
 _LOGGING = Path(__file__).parent.with_name("log4j2.properties")
@@ -112,7 +119,7 @@ def session(
     interrupt = signal.getsignal(signal.SIGINT)
     try:
         context = _context(SparkConf().setAll(list(settings.items())))
-        with nullcontext() if submitted() else _without_extensions(context):
+        with _without_extensions(context) if is_private_spark_known() and not submitted() else nullcontext():
             spark = SparkSession.builder.getOrCreate()
     except KeyboardInterrupt:
         # A JVM whose start is interrupted does not notice that nobody waits for it, and would outlive this process.
@@ -123,7 +130,8 @@ def session(
     if threading.current_thread() is threading.main_thread():
         # Spark puts its own handler in place, which cancels every job; how to end is the caller's affair.
         signal.signal(signal.SIGINT, interrupt)
-    if submitted() and not spark._jvm.org.apache.spark.util.Utils.classIsLoadable(_SOURCE):  # type: ignore[union-attr]
+    report_private_spark(spark)
+    if submitted() and is_private_spark_usable(spark) and not is_class_loadable(spark, _SOURCE):
         spark.stop()
         raise ConfigError("Spark was submitted without its Kafka source", hint="add `--jars $(python -m stack spark)`")
     return spark
@@ -131,7 +139,7 @@ def session(
 
 def _context(conf: SparkConf) -> SparkContext:
     """In a JVM of its own, where there is none yet."""
-    if submitted() or SparkContext._gateway is not None:
+    if submitted() or not is_private_spark_known() or running_gateway() is not None:
         return SparkContext.getOrCreate(conf)
     with quiet_start() as stderr:
         gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]
@@ -144,7 +152,7 @@ def _without_extensions(context: SparkContext) -> Iterator[None]:
 
     The only ones are two functions of Spark's MLlib, for which it would start Scala's reflection: 0.9 s of every start.
     """
-    jvm: Any = context._jvm
+    jvm = jvm_of(context)
     # Py4J must find classes all the same.
     jvm.py4j.reflection.ReflectionUtil.setClassLoadingStrategy(jvm.py4j.reflection.RootClassLoadingStrategy())
     thread = jvm.java.lang.Thread.currentThread()

@@ -25,7 +25,8 @@ poll gives all of them that have come: 32 MB of each partition. Of the usual 1 M
 class LogSource:
     """Where to read and how to make documents of it (see jobs/decode/documents.py). `options`: the Kafka source's.
 
-    `ready`: the log, where its records are documents as they are; see jobs/log/document_reader.py.
+    `ready`: the log, where its records are documents as they are; see jobs/log/document_reader.py. `kafka`: the same
+    brokers by Kafka's own client, for where nothing private of Spark's may be used.
     """
 
     topic: str
@@ -33,6 +34,12 @@ class LogSource:
     parse: tuple[str, ...]
     shape: tuple[str, ...]
     ready: TopicLog | None = None
+    kafka: Kafka | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def headers(self) -> bool:
+        """Whether the headers of records are asked for."""
+        return self.options.get("includeHeaders") == "true"
 
     @cached_property
     def columns(self) -> tuple[list[Column], list[Column]]:

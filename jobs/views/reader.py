@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from driftless.facts.epochs import TopicLog
-from driftless.kafka.client import Offsets
+from driftless.kafka.client import Kafka, Offsets
 from driftless.table import Table
 from jobs.decode.arrow_rows import PlainRows, plain_rows
 from jobs.decode.rows import FIXED, rows_sql
@@ -61,11 +61,14 @@ class TableLog:
         options: Mapping[str, str],
         unavailable: str,
         since: Mapping[str, int] | None = None,
+        kafka: Kafka | None = None,
     ) -> TableLog:
-        """`table`: with the columns that the view reads. `options`: the Kafka source's. `since`: as of `rows_sql`."""
+        """`table`: with the columns that the view reads. `options`: the Kafka source's. `since`: as of `rows_sql`.
+        `kafka`: as of LogSource.
+        """
         options = {**options, "includeHeaders": "true"}
         rows = rows_sql(table, log, unavailable=unavailable, since=since)
-        source = LogSource(log.topic, options, rows.parse, rows.shape)
+        source = LogSource(log.topic, options, rows.parse, rows.shape, kafka=kafka)
         return cls(table.full_name, log, source, rows.plain, plain_rows(table, log, unavailable, since))
 
 

@@ -124,7 +124,7 @@ class ViewRunner(LeasedWorkers[_RunningBuild]):
             log = log.upto(build.epochs[name])
             options = kafka_options(shared.kafka, f"view-{self.view}")
             since = known_since(state, name, build.epochs[name])
-            logs.append(TableLog.of(table, log, options, names.unavailable(pipeline), since))
+            logs.append(TableLog.of(table, log, options, names.unavailable(pipeline), since, shared.kafka))
         path = shared.rows / pipeline / f"{self.view}-{build.number}.{self.shard}.rows"
         old = build.history != history(state)
         builder = Builder(build, logs, shared, path, self.lease.confirm, self.shard, before_resnapshot=old)

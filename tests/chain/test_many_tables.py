@@ -17,7 +17,7 @@ from stack import Endpoints
 from tests.pipeline import Pipeline
 from tests.shapes import musicbrainz
 
-pytestmark = [pytest.mark.server, pytest.mark.soak]
+pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.speed]
 SECONDS = 60.0
 """`apply` may take so long beside the time that Connect and the connector take for themselves."""
 SCREEN = 50

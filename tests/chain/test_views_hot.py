@@ -21,7 +21,7 @@ from tests.compare import View
 from tests.machine import until
 from tests.pipeline import Pipeline
 
-pytestmark = [pytest.mark.soak, pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.soak, pytest.mark.speed, pytest.mark.server, pytest.mark.timeout(900)]
 
 PLACES, APART = 100_000, 100
 """Places of the first region, which is in all of their documents; and of the second."""

@@ -129,7 +129,8 @@ def _more(config: Config, places: Any) -> Iterator[Any]:
         yield Finding(told_of(exc))
     if not state.facts:
         return
-    now = places.control.now()
+    # What the stores were asked has taken its time: leases would seem to have run out by now.
+    state, now = places.control.read(), places.control.now()
     shown = status(config, state, SourceStatus(), now)
     problems = [p for follower in shown["followers"] for p in follower_problems(state, follower, now)]
     for view in shown["views"]:

@@ -36,12 +36,12 @@ _SOURCE_SECONDS = 12.0
 
 def facts_of(config: Config, control: Control) -> dict[str, Any]:
     """The facts of `status`. A server that cannot be reached leaves its own part empty, and is one of the problems."""
-    state = control.read()
+    state, now = control.read(), control.now()  # together: while the source is waited for, leases would seem to run out
     source = within(_SOURCE_SECONDS, lambda: _source(config, control, state))
     if source is None:
         silent = Problem("source", f"it does not answer within {_SOURCE_SECONDS:.0f} s", _CHECK_DSN, unreachable=True)
         source = SourceStatus(troubles=[silent])
-    return status(config, state, source, control.now())
+    return status(config, state, source, now)
 
 
 _CHECK_DSN = "see whether the server runs, and `source.dsn` leads to it"

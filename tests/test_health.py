@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from cli.output.console import PlainConsole
-from cli.status import _grid, _shown
+from cli.status import _grid, _shown, facts_of
 from driftless.config.models import Config
 from driftless.control import wait as waiting
 from driftless.control.health import Problem, lines
 from driftless.control.lease import Holder
 from driftless.control.status import SourceStatus, status
+from driftless.control.topic import Control
 from driftless.facts.state import Fact, State
 from jobs.supervise.movement import Movement
 from tests.clock import Clock
@@ -72,6 +73,27 @@ def wrong(config: Config, source: SourceStatus | None = None, **more: Any) -> li
 def test_what_is_well_has_no_problem(config: Config) -> None:
     assert wrong(config) == []
     assert shown(config)["views"][1]["error"] is None
+
+
+def test_a_source_that_is_waited_for_makes_no_lease_run_out(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connect hangs, and each question about it takes 5 s; a lease lasts 10 s."""
+    clock = [NOW]
+
+    class Asked:
+        def read(self) -> State:
+            return State({key: Fact(value, clock[0] - 1, 0) for key, value in WELL.items()})
+
+        def now(self) -> float:
+            return clock[0]
+
+    def hangs(*_: object) -> SourceStatus:
+        clock[0] += 11
+        return SourceStatus(lsn=20, time=NOW)
+
+    monkeypatch.setattr("cli.status._source", hangs)
+    found = facts_of(config, cast("Control", Asked()))
+    assert [f["state"] for f in found["followers"]] == ["live", "live"]
+    assert found["problems"] == []
 
 
 CHECK, RUN, RUN_VIEW = "run `driftless check`", "run `driftless run a`", "run `driftless run whole`"

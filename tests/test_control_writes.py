@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError
 
-from driftless.control import topic as module
 from driftless.control.topic import Control
 from driftless.errors import SourceError, SourceUnavailable
+from driftless.kafka import record_writer as module
 from driftless.kafka.client import Kafka
 
 Delivered = Callable[[KafkaError | None, Any], None]

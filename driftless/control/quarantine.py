@@ -12,11 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
 
-from confluent_kafka import KafkaError, KafkaException, Message
-
 from driftless import names
-from driftless.kafka.client import TIMEOUT, Kafka, produce
-from driftless.kafka.errors import kafka_error, not_taken
+from driftless.kafka.client import Kafka
+from driftless.kafka.record_writer import RecordWriter
 
 SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(32 << 20), "min.cleanable.dirty.ratio": "0.3"}
 
@@ -39,6 +37,7 @@ class QuarantineLog:
     def __init__(self, kafka: Kafka, pipeline: str) -> None:
         self.topic = names.quarantine_topic(pipeline)
         self._kafka = kafka
+        self._writer = RecordWriter(kafka, self.topic)
 
     def read(self, follower: str | None = None, generation: int | None = None) -> Iterator[Held]:
         """What is held now, of one follower or generation or of all, in the order of its last refusal."""
@@ -61,28 +60,11 @@ class QuarantineLog:
         self, follower: str, generation: int, held: Mapping[str, tuple[int, str]], cleared: Iterable[str] = ()
     ) -> None:
         """Hold documents, key -> (version, reason), and let others go. Durable when it returns; may be repeated."""
-        producer = self._kafka.producer(**{"enable.idempotence": True, "message.timeout.ms": int(TIMEOUT * 1000)})
-        errors: list[KafkaError] = []
-
-        def delivered(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                errors.append(error)
-
         now = round(time.time(), 3)
         values: dict[str, bytes | None] = dict.fromkeys(cleared)
         for key, (version, reason) in held.items():
             values[key] = json.dumps({"version": version, "reason": reason, "time": now}).encode()
-        try:
-            for key, value in values.items():
-                name = json.dumps([follower, generation, key]).encode()
-                produce(producer, self.topic, name, value, on_delivery=delivered)
-            left = producer.flush(TIMEOUT)
-        except KafkaException as exc:
-            raise kafka_error(exc.args[0], self.topic) from exc
-        if errors:
-            raise kafka_error(errors[0], self.topic)
-        if left:
-            raise not_taken(self.topic, f"{left} records", TIMEOUT)
+        self._writer.write({json.dumps([follower, generation, key]).encode(): v for key, v in values.items()})
 
 
 Place = tuple[str, int, str]

@@ -7,18 +7,17 @@ Facts are only ever written when they hold, so a reader need not wait for a tran
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Message
 
 from driftless import names
 from driftless.errors import SourceError
 from driftless.facts.shapes import parse
 from driftless.facts.state import Fact, State
-from driftless.kafka.client import TIMEOUT, Kafka, Setting, produce
-from driftless.kafka.errors import kafka_error, not_taken
+from driftless.kafka.client import Kafka
+from driftless.kafka.record_writer import RecordWriter
 
 SETTINGS = {
     "cleanup.policy": "compact",
@@ -37,7 +36,7 @@ class Control:
         self.topic = names.control_topic(pipeline)
         self.pipeline = pipeline
         self.kafka = kafka
-        self._producer: Producer | None = None
+        self._writer = RecordWriter(kafka, self.topic)
 
     def exists(self) -> bool:
         return self.kafka.topic(self.topic) is not None
@@ -55,43 +54,8 @@ class Control:
         return State(facts)
 
     def write(self, facts: Mapping[str, dict[str, object] | None]) -> float:
-        """Write facts (None forgets one); returns the broker's time. Durable when it returns. Any thread may call it.
-
-        All in one go: a producer of its own for each call took half a second, until it had met the broker.
-        """
-        if not facts:
-            return 0.0
-        times: list[float] = []
-        errors: list[KafkaError] = []
-
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                errors.append(error)
-            else:
-                times.append(message.timestamp()[1] / 1000)
-
-        producer = self._producer = self._producer or self._open()
-        for key, value in facts.items():
-            produce(producer, self.topic, key.encode(), encode(value), on_delivery=delivered)
-        deadline = time.monotonic() + TIMEOUT
-        while len(times) + len(errors) < len(facts) and time.monotonic() < deadline:
-            producer.poll(0.05)  # another thread's poll may be what tells of ours
-        if len(times) == len(facts):
-            return max(times, default=0.0)
-        self._producer = None  # the next one owes nothing to what this one could not send
-        if errors:
-            raise kafka_error(errors[0], self.topic)
-        left = len(facts) - len(times)
-        raise not_taken(self.topic, f"{left} records", TIMEOUT)
-
-    def _open(self) -> Producer:
-        settings: dict[str, Setting] = {"enable.idempotence": True, "message.timeout.ms": int(TIMEOUT * 1000)}
-        producer = self.kafka.producer(**settings)
-        try:
-            producer.list_topics(self.topic, timeout=TIMEOUT)  # connects: else it looks for a broker after 500 ms
-        except KafkaException as exc:
-            raise kafka_error(exc.args[0], self.topic) from exc
-        return producer
+        """Write facts (None forgets one); returns the broker's time. Durable when it returns. For any thread."""
+        return self._writer.write({key.encode(): encode(value) for key, value in facts.items()})
 
     def now(self) -> float:
         """The broker's clock, which every record of this topic is stamped with."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from driftless import names
-from driftless.errors import SourceError
 from driftless.facts.epochs import TopicLog, first_epoch
 from driftless.facts.state import State
-from driftless.kafka.client import TIMEOUT, Kafka
-from driftless.kafka.topic_settings import log_settings
+from driftless.kafka.client import Kafka
+from driftless.kafka.log_writer import create_log
 from driftless.views.tree import View
 
 
@@ -70,15 +68,7 @@ class Build:
     def with_topic(self, kafka: Kafka, pipeline: str) -> Build:
         """The same with its topic, made where it is missing."""
         name = names.view_topic(pipeline, self.view.name, self.number)
-        kafka.create(name, self.partitions, log_settings(self.retention))
-        deadline = time.monotonic() + TIMEOUT
-        while (found := kafka.topic(name)) is None:  # a broker may not have heard of it yet
-            if time.monotonic() > deadline:
-                raise SourceError(
-                    f"Kafka made the topic {name}, and does not have it any more",
-                    hint="see whether something deletes topics there; then run `driftless apply` again",
-                )
-            time.sleep(0.1)
+        found = create_log(kafka, name, self.partitions, self.retention)
         return replace(self, log=first_epoch(found.name, found.id, found.partitions))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-import jobs.views.publish
+import driftless.kafka.log_writer
 from cli import main
 from jobs.views.builder import Builder
 from jobs.views.publish import Publisher
@@ -31,7 +31,7 @@ def doom(step: str) -> None:
     """Have the process die at the first such call that has something to do."""
     owner, method, when = STEPS[step]
     if when == "in":
-        setattr(jobs.views.publish, "produce", _produce_and_die)  # noqa: B010 - the module does not export it
+        setattr(driftless.kafka.log_writer, "produce", _produce_and_die)  # noqa: B010 - the module does not export it
         return
     call: Callable[..., Any] = getattr(owner, method)
 

@@ -16,7 +16,8 @@ from driftless.control.request import Request, answered, ask
 from driftless.control.topic import Control
 from driftless.errors import ConfigError, SinkError
 from driftless.facts.builds import newest_build
-from driftless.facts.epochs import TopicLog
+from driftless.facts.epochs import FollowedTable, TopicLog
+from driftless.facts.followed_log import FollowedLog
 from driftless.facts.generation import Generation, define, generations
 from driftless.facts.state import State
 from driftless.kafka.client import Offsets
@@ -68,12 +69,15 @@ def _wanted(config: Config, state: State, follower: str, *, by_itself: bool) -> 
     table = Table.from_json(_of_table(config, state, follower, "table"))
     if state.get(f"paused/{follower}") is not None:
         raise SinkError(f"{follower} is paused", hint=f"`driftless resume {follower}` first")
-    epoch = TopicLog.from_json(_of_table(config, state, follower, "epochs")).newest.number
+    _of_table(config, state, follower, "epochs")
     view = config.followers[follower].view
-    build = newest_build(state, view) if config.views[view].joined else None
-    if config.views[view].joined and build is None:
+    if not config.views[view].joined:
+        log: FollowedLog = FollowedTable(table.full_name).newest(state)
+    elif build := newest_build(state, view):
+        log = build.followed
+    else:
         raise ConfigError(f"the view `{view}` has not been applied yet", hint="run `driftless apply` first")
-    return define(config, follower, table, epoch=epoch, by_itself=by_itself, build=build)
+    return define(config, follower, table, log=log, by_itself=by_itself)
 
 
 def _of_table(config: Config, state: State, follower: str, kind: str) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from driftless import names
@@ -12,9 +12,9 @@ from driftless.config.models import Config
 from driftless.control.quarantine import QuarantineLog
 from driftless.control.topic import Control
 from driftless.errors import SourceError
-from driftless.facts.builds import Build, build_of
-from driftless.facts.epochs import TopicLog, registered_log, same_topic
-from driftless.facts.generation import Generation, overtaken
+from driftless.facts.builds import Build
+from driftless.facts.epochs import FollowedTable, TopicLog, registered_log, same_topic
+from driftless.facts.generation import Generation
 from driftless.facts.state import State
 from driftless.table import Table
 from driftless.types import refusal
@@ -67,7 +67,7 @@ class Subjects:
 
         `live`: as the one that readers see; where they do not, that is its trouble.
         """
-        if overtaken(generation, self._state):
+        if generation.followed.is_superseded(self._state):
             raise SourceError(
                 f"{follower}: generation {generation.number} is of an older epoch of the log: it holds what is gone",
                 hint="run the follower until its newest generation is live",
@@ -75,61 +75,47 @@ class Subjects:
         job = make_job(self._config, follower, generation, self._state, self._control.kafka)
         # Not by their SQL: names in it are other ones each time that it is made.
         shown = (json.dumps(generation.fields), generation.where, generation.table)
-        alike = (job.log.topic, generation.epoch, generation.build, shown)
+        alike = (generation.followed, shown)
         if alike not in self.groups:
             same_topic(self._control.kafka, job.log)
-            made = self._built if generation.build else self._plain
-            self.groups[alike] = made(generation, job.log, DocumentHistory(self._spark, job.source))
+            self.groups[alike] = self._group(generation, job.log, DocumentHistory(self._spark, job.source))
         target = self._target(follower, generation, job.spec)
         target.live = live
         target.look_at_readers()
         self.groups[alike].subject.targets.append(target)
 
-    def _plain(self, generation: Generation, log: TopicLog, history: DocumentHistory) -> Group:
-        table = generation.table
-        view = _one_table(generation.view, table, generation.fields, generation.where)
-        return Group(
-            Subject(
-                generation.view,
-                "table-log",
-                select(view),
-                log,
-                history,
-                careful=select(view, careful=True),
-                beside=self._beside,
-                overtaken=lambda state: overtaken(generation, state),
-                again=self._read_again(view),
-            )
-        )
-
-    def _built(self, generation: Generation, log: TopicLog, history: DocumentHistory) -> Group:
-        build = build_of(self._state, generation.view, generation.build)
-        assert build is not None
-        for name, table in build.view.tables.items():
-            self._add_table(name, table, build)
+    def _group(self, generation: Generation, log: TopicLog, history: DocumentHistory) -> Group:
+        """Of a log of ours, with the tables that it is made of; of a table's log, with none."""
+        table, followed = generation.table, generation.followed
+        build = followed.build(self._state)
+        view = build.view if build else _one_table(generation.view, table, generation.fields, generation.where)
         subject = Subject(
             generation.view,
-            "view-log",
-            select(build.view),
+            "view-log" if build else "table-log",
+            select(view),
             log,
             history,
-            careful=select(build.view, careful=True),
-            skips=True,
-            overtaken=lambda state: overtaken(generation, state),
-            builders=Builders(self._control, build.view.name, build.number, build.view.shards, self._seconds),
-            quarantined=self._quarantined(names.view_lease(build.view.name), build.number),
+            careful=select(view, careful=True),
+            superseded=followed.is_superseded,
         )
-        return Group(subject, list(build.view.tables))
+        if build is None:
+            return Group(replace(subject, beside=self._beside, again=self._read_again(view)))
+        for name, of_build in view.tables.items():
+            self._add_table(name, of_build, build)
+        subject = replace(
+            subject,
+            skips=True,
+            builders=Builders(self._control, view.name, build.number, view.shards, self._seconds),
+            quarantined=self._quarantined(names.view_lease(view.name), build.number),
+        )
+        return Group(subject, list(view.tables))
 
     def _add_table(self, name: str, table: Table, build: Build) -> None:
         """The columns of a table that any of the views reads, as a view of their own that nobody follows."""
         known = self.tables.get(name)
         if known is not None and known.columns >= {column.name for column in table.columns}:
             return
-        log = registered_log(self._state, name)
-        if log is None:
-            raise SourceError(f"the table {name} is not captured any more", hint="run `driftless plan`")
-        log = log.upto(build.epochs[name])
+        log = FollowedTable(name, build.epochs[name]).topic(self._state)
         same_topic(self._control.kafka, log)
         fields = {column.name: column.name for column in table.columns if refusal(column) is None}
         parse, shape = writes_sql(table, fields, log, unavailable=names.unavailable(self._config.name))

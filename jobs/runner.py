@@ -16,7 +16,6 @@ from driftless.control.quarantine import QuarantineLog
 from driftless.control.request import ControlReader
 from driftless.control.topic import Control
 from driftless.errors import SinkError, SourceError, SyncError
-from driftless.facts.builds import build_of
 from driftless.facts.generation import define, newest
 from driftless.facts.state import State, history
 from driftless.kafka.client import Kafka
@@ -210,6 +209,6 @@ def unapplied(config: Config, followers: Sequence[str], state: State) -> Iterato
         begun, fact = newest(state, name), state.get(f"table/{config.table_of(name)}")
         if begun is None or fact is None:
             continue
-        build = build_of(state, begun.view, begun.build)
-        if begun.fingerprint != define(config, name, Table.from_json(fact), build=build).fingerprint:
+        wanted = define(config, name, Table.from_json(fact), log=begun.followed.known(state))
+        if begun.fingerprint != wanted.fingerprint:
             yield f"{name}: sync.yaml differs from what is followed; see `driftless plan`; `driftless apply` rebuilds"

@@ -71,7 +71,7 @@ class Scene:
         self.epochs = [Epoch(1, {0: 0}, "first")]
         config = SimpleNamespace(followers={"item": SimpleNamespace(keep="1h")})
         feed = SimpleNamespace(state=State({}), listen=lambda *_: None)
-        frontiers = SimpleNamespace(leave=lambda _: None, truncation=lambda _: None)
+        frontiers = SimpleNamespace(truncation=lambda _: None)
         shared = SimpleNamespace(config=config, feed=feed, frontiers=frontiers, kafka=None)
         keeper = SimpleNamespace(lease=None, write=lambda _: None, tell=lambda: None)
         self.follower = Follower(cast(Any, shared), "item", cast(Any, keeper), lambda _: None)
@@ -92,7 +92,8 @@ class Scene:
         )
         worker.stop, worker.paused, worker.withhold_position = (threading.Event() for _ in range(3))
         thread = threading.Thread(target=worker.stop.wait, args=(30,), daemon=True)
-        self.follower._add(number, _RunningGeneration(generation, cast(Any, worker), cast(Any, None), thread))
+        feed = SimpleNamespace(hear=lambda _: None, leave=lambda: None)
+        self.follower._add(number, _RunningGeneration(generation, cast(Any, worker), cast(Any, feed), thread))
 
     def begin(self, number: int, **more: Any) -> None:
         """A generation, as a command or another turn begins it."""

@@ -31,8 +31,8 @@ from driftless.marker import Marker, Stranger, Truncation
 from driftless.table import Column, Table
 from jobs.follow.checkpoint import Checkpoint
 from jobs.log.truncation import header_lsn
+from jobs.supervise.frontier_feed import frontier_of
 from jobs.views.cuts import transaction_end
-from jobs.views.progress import frontier_of
 from tests.seeds import seeds
 
 CONFIG = Config.model_validate(
@@ -232,8 +232,7 @@ def everything(state: State) -> None:
         log.to_json()
     for view in ("order", "item"):
         for number in builds(state, view):
-            standings(state, view, number)
-            frontier_of(state, view, number, "topic")
+            frontier_of(standings(state, view, number), "topic")
     for fact in state.under("lease").values():
         Holder.of(fact)
     for table, fact in state.under("table").items():

@@ -1,4 +1,4 @@
-"""Builds of a view as the control topic has them: which is newest, which is overtaken, and how far all shards are."""
+"""Builds of a view as the control topic has them: which is newest, which is superseded, and how far all shards are."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-from driftless.facts.builds import Build, builds, is_overtaken, newest_build, newest_number
+from driftless.facts.builds import Build, FollowedView, builds, newest_build, newest_number
 from driftless.facts.epochs import first_epoch
 from driftless.facts.state import Fact, State
 from driftless.kafka.client import Topic
 from driftless.table import Column, Table
 from driftless.views.tree import Node, View
+from jobs.supervise.frontier_feed import frontier_of
 from jobs.supervise.keeper import Keeper
 from jobs.supervise.leased import Shared
-from jobs.views.progress import frontier_of
 from jobs.views.view_runner import ViewRunner
 
 TABLE = Table("public", "orders", (Column("id", "int8"),), ("id",))
@@ -43,23 +43,24 @@ def test_a_build_comes_back_from_its_fact_as_it_was() -> None:
     assert newest_build(state(), "order") is None
 
 
-def test_a_build_is_overtaken_by_a_later_epoch_alone() -> None:
-    assert not is_overtaken(state(build(1), build(2)), "order", 1)
-    assert is_overtaken(state(build(1), build(2, epoch=2)), "order", 1)
-    assert not is_overtaken(state(build(1), build(2, epoch=2)), "order", 2)
+def test_a_build_is_superseded_by_a_later_epoch_alone() -> None:
+    first, second = FollowedView("order", 1), FollowedView("order", 2)
+    assert not first.is_superseded(state(build(1), build(2)))
+    assert first.is_superseded(state(build(1), build(2, epoch=2)))
+    assert not second.is_superseded(state(build(1), build(2, epoch=2)))
     # It was dropped before anybody could read it.
-    assert is_overtaken(state(build(3)), "order", 2)
-    assert not is_overtaken(state(), "order", 1)
+    assert second.is_superseded(state(build(3)))
+    assert not first.is_superseded(state())
 
 
 def test_a_view_is_as_far_as_the_last_of_its_shards_and_no_further() -> None:
-    two = build(1, shards=2)
-    assert frontier_of(state(two), "order", 1, "t") is None
-    assert frontier_of(state(two, build__order__1__0=at(50, p0=5, p1=6)), "order", 1, "t") is None
+    two, log = build(1, shards=2), FollowedView("order", 1)
+    assert frontier_of(log.progress(state(two)), "t") is None
+    assert frontier_of(log.progress(state(two, build__order__1__0=at(50, p0=5, p1=6))), "t") is None
     waiting = {"build__order__1__0": at(50, p0=5, p1=9), "build__order__1__1": {"marker": None, "ends": None}}
-    assert frontier_of(state(two, **waiting), "order", 1, "t") is None
+    assert frontier_of(log.progress(state(two, **waiting)), "t") is None
     both = {"build__order__1__0": at(50, p0=5, p1=9), "build__order__1__1": at(40, p0=7, p1=6)}
-    found = frontier_of(state(two, **both), "order", 1, "t")
+    found = frontier_of(log.progress(state(two, **both)), "t")
     assert found is not None
     assert (found.marker.lsn, found.marker.time, found.ends) == (40, 4.0, {"t": {0: 7, 1: 9}})
 

@@ -24,7 +24,7 @@ from driftless.control.topic import SETTINGS
 from driftless.counted import counted
 from driftless.errors import SourceError
 from driftless.facts.builds import Build
-from driftless.facts.epochs import registered_log
+from driftless.facts.epochs import FollowedTable, registered_log
 from driftless.facts.generation import Generation, define, newest, next_number
 from driftless.facts.state import State
 from driftless.kafka.many_topics import create_topics, describe, settings_in_force
@@ -237,8 +237,8 @@ def _followers(
         build = builds.get(view)
         if table is None or (config.views[view].joined and build is None):
             continue
-        epoch = epochs[table.full_name]
-        wanted = define(config, name, table, number=next_number(state, name), epoch=epoch, build=build)
+        log = FollowedTable(table.full_name, epochs[table.full_name]) if build is None else build.followed
+        wanted = define(config, name, table, log=log, number=next_number(state, name))
         before = newest(state, name)
         if before is not None and before.is_what(wanted):
             continue
@@ -264,7 +264,5 @@ def _changed(old: Generation, new: Generation) -> Iterator[str]:
         yield f"types of {', '.join(retyped)} changed"
     if (old.table.full_name, old.table.key) != (new.table.full_name, new.table.key):
         yield "its root or key changed"
-    elif old.build != new.build:
-        yield "its view is rebuilt"
-    elif old.epoch != new.epoch:
-        yield "its table is re-snapshotted"
+    elif old.followed != new.followed:
+        yield new.followed.renewal

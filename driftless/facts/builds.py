@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, cast
 
 from driftless import names
-from driftless.facts.epochs import TopicLog, first_epoch
+from driftless.config.models import Config
+from driftless.errors import SourceError
+from driftless.facts.epochs import LogName, TopicLog, first_epoch
 from driftless.facts.state import State
 from driftless.kafka.client import Kafka
 from driftless.kafka.log_writer import create_log
@@ -33,6 +35,11 @@ class Build:
     def is_what(self, wanted: Build) -> bool:
         """Whether it holds what another would."""
         return (self.view.fingerprint, self.epochs) == (wanted.view.fingerprint, wanted.epochs)
+
+    @property
+    def followed(self) -> FollowedView:
+        """Its log, for whoever follows it."""
+        return FollowedView(self.view.name, self.number, self.view.fingerprint)
 
     @property
     def key(self) -> str:
@@ -98,21 +105,62 @@ def newest_build(state: State, view: str) -> Build | None:
     return build_of(state, view, newest_number(state, view))
 
 
-# What is asked in every turn looks at the facts themselves: a build holds whole tables.
+@dataclass(frozen=True)
+class FollowedView:
+    """The log that a build of a view writes: a `FollowedLog`."""
 
+    ours: ClassVar[bool] = True
+    renewal: ClassVar[str] = "its view is rebuilt"
+    view: str
+    number: int
+    fingerprint: str = field(default="", compare=False)
 
-def has_build(state: State, view: str, number: int) -> bool:
-    return state.get(_key(view, number)) is not None
+    def to_json(self) -> LogName:
+        return {"epoch": 1, "build": self.number}
 
+    def known(self, state: State) -> FollowedView:
+        build = build_of(state, self.view, self.number)
+        return self if build is None else build.followed
 
-def is_overtaken(state: State, view: str, number: int) -> bool:
-    """Whether the log of one of its tables has begun anew since, so that it may show rows that are gone."""
-    last = newest_number(state, view)
-    newest, mine = (state.get(_key(view, n)) for n in (last, number))
-    if newest is None or mine is None:
-        return number < last
-    epochs, before = (cast("dict[str, int]", fact["epochs"]) for fact in (newest, mine))
-    return any(epochs.get(table, 0) > epoch for table, epoch in before.items())
+    def is_registered(self, state: State) -> bool:
+        return state.get(_key(self.view, self.number)) is not None
+
+    def is_superseded(self, state: State) -> bool:
+        """Whether a later build begins at a newer epoch of one of its tables."""
+        last = newest_number(state, self.view)
+        newest, mine = (state.get(_key(self.view, n)) for n in (last, self.number))
+        if newest is None or mine is None:
+            return self.number < last
+        epochs, before = (cast("dict[str, int]", fact["epochs"]) for fact in (newest, mine))
+        return any(epochs.get(table, 0) > epoch for table, epoch in before.items())
+
+    def newest(self, state: State) -> FollowedView:
+        return replace(self, number=newest_number(state, self.view))
+
+    def why_newest(self, state: State) -> str:
+        build = newest_build(state, self.view)
+        return build.why if build else ""
+
+    def build(self, state: State) -> Build:
+        build = build_of(state, self.view, self.number)
+        if build is None or build.log is None:
+            raise SourceError(
+                f"build {self.number} of the view {self.view} is not there any more",
+                hint="`driftless rebuild` fills the follower from the newest build",
+            )
+        return build
+
+    def topic(self, state: State) -> TopicLog:
+        log = self.build(state).log
+        assert log is not None
+        return log
+
+    def retention_seconds(self, config: Config, state: State) -> float:
+        del config
+        return self.build(state).retention / 1000
+
+    def progress(self, state: State) -> list[dict[str, Any]]:
+        return standings(state, self.view, self.number)
 
 
 def progress_key(view: str, number: int, shard: int = 0) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar, TypedDict
 
+from driftless.config.models import Config, milliseconds
 from driftless.errors import LogReplaced, SourceError
 from driftless.facts.state import State
 from driftless.kafka.client import Kafka, Offsets, Topic
@@ -140,10 +141,63 @@ def registered_log(state: State, table: str) -> TopicLog | None:
     return None if fact is None else TopicLog.from_json(fact)
 
 
-def has_epoch(state: State, table: str, number: int) -> bool:
-    """Whether an epoch of a table is registered: while its snapshot is being taken, it is not yet."""
-    log = registered_log(state, table)
-    return log is not None and number <= log.newest.number
+class LogName(TypedDict):
+    """How the fact of a generation names the log that it follows. `build`: of its view; 0 for the table's own log."""
+
+    epoch: int
+    build: int
+
+
+@dataclass(frozen=True)
+class FollowedTable:
+    """The log of a table, from the floor of an epoch on: a `FollowedLog`."""
+
+    ours: ClassVar[bool] = False
+    renewal: ClassVar[str] = "its table is re-snapshotted"
+    table: str
+    epoch: int = 1
+    fingerprint: str = ""
+
+    def to_json(self) -> LogName:
+        return {"epoch": self.epoch, "build": 0}
+
+    def known(self, state: State) -> FollowedTable:
+        del state
+        return self
+
+    def is_registered(self, state: State) -> bool:
+        log = registered_log(state, self.table)
+        return log is not None and self.epoch <= log.newest.number
+
+    def is_superseded(self, state: State) -> bool:
+        log = registered_log(state, self.table)
+        return log is not None and self.epoch < log.newest.number
+
+    def newest(self, state: State) -> FollowedTable:
+        log = registered_log(state, self.table)
+        return self if log is None else replace(self, epoch=log.newest.number)
+
+    def why_newest(self, state: State) -> str:
+        log = registered_log(state, self.table)
+        return f"{self.table}: {log.newest.why}" if log else ""
+
+    def build(self, state: State) -> None:
+        del state
+
+    def topic(self, state: State) -> TopicLog:
+        log = registered_log(state, self.table)
+        if log is None:
+            raise SourceError(f"the table {self.table} is not captured any more", hint="run `driftless plan`")
+        return log.upto(self.epoch)
+
+    def retention_seconds(self, config: Config, state: State) -> float:
+        del state
+        captured = config.source.tables.get(self.table)
+        return milliseconds(captured.retention if captured else "7d") / 1000
+
+    def progress(self, state: State) -> list[dict[str, Any]]:
+        del state
+        return []
 
 
 def same_topic(kafka: Kafka, log: TopicLog) -> None:

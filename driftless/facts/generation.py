@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from driftless.config.models import Config, FollowerConfig
-from driftless.facts.builds import Build, has_build, is_overtaken, newest_number
-from driftless.facts.epochs import has_epoch, registered_log
+from driftless.facts.builds import FollowedView
+from driftless.facts.epochs import FollowedTable
+from driftless.facts.followed_log import FollowedLog
 from driftless.facts.state import State
 from driftless.table import Table
 from driftless.types import refusal
@@ -56,8 +57,15 @@ class Generation:
         return cls(**{**facts, "number": number, "table": Table.from_json(facts["table"])})
 
     def is_what(self, wanted: Generation) -> bool:
-        """Whether it holds what another would: built of the same, from the same epoch."""
-        return (self.fingerprint, self.epoch, self.build) == (wanted.fingerprint, wanted.epoch, wanted.build)
+        """Whether it holds what another would: built of the same, from the same place of the same log."""
+        return (self.fingerprint, self.followed) == (wanted.fingerprint, wanted.followed)
+
+    @property
+    def followed(self) -> FollowedLog:
+        """The log that it follows. Nobody else asks which kind it is."""
+        if self.build:
+            return FollowedView(self.view, self.build)
+        return FollowedTable(self.table.full_name, self.epoch)
 
     def settings(self, entry: FollowerConfig) -> dict[str, Any]:
         """The sink's configuration: what this generation was begun with, reached as sync.yaml says now."""
@@ -69,15 +77,15 @@ def define(
     follower: str,
     table: Table,
     *,
+    log: FollowedLog | None = None,
     number: int = 1,
-    epoch: int = 1,
     by_itself: bool = True,
-    build: Build | None = None,
 ) -> Generation:
-    """The generation that the configuration and the table ask for, from that epoch of the table's log.
+    """The generation that the configuration and the table ask for.
 
-    `build`: of its view, where that takes several tables; its documents are then as that makes them.
+    `log`: what it follows, with its fingerprint where that is ours; the table's own from its first epoch if left out.
     """
+    log = log or FollowedTable(table.full_name)
     entry = config.followers[follower]
     fields = view_fields(config, entry.view, table)
     where = config.views[entry.view].where
@@ -93,13 +101,11 @@ def define(
         "types": {column.name: [column.type, column.array] for column in table.columns},
         "sink": sink,
         **({"where": where} if where else {}),
-        **({"built": build.view.fingerprint} if build else {}),
+        **({"built": log.fingerprint} if log.fingerprint else {}),
     }
     digest = hashlib.sha256(json.dumps(built_from, sort_keys=True).encode()).hexdigest()[:16]
-    generation = Generation(
-        number, entry.view, table, entry.kind, fields, sink, where, digest, epoch, by_itself=by_itself
-    )
-    return generation if build is None else replace(generation, build=build.number, epoch=1)
+    place = log.to_json()
+    return Generation(number, entry.view, table, entry.kind, fields, sink, where, digest, by_itself=by_itself, **place)
 
 
 def generations(state: State, follower: str) -> dict[int, Generation]:
@@ -119,28 +125,10 @@ def label(follower: str, number: int) -> str:
     return follower if number == 1 else f"{follower} (generation {number})"
 
 
-def registered(generation: Generation, state: State) -> bool:
-    """Whether the epoch that it begins with is there: while a snapshot is being taken, it is not yet."""
-    if generation.build:
-        return has_build(state, generation.view, generation.build)
-    return has_epoch(state, generation.table.full_name, generation.epoch)
-
-
-def overtaken(generation: Generation, state: State) -> bool:
-    """Whether the log of a table has begun anew since: then it still holds rows whose deletion no record tells."""
-    if generation.build:
-        return is_overtaken(state, generation.view, generation.build)
-    log = registered_log(state, generation.table.full_name)
-    return log is not None and generation.epoch < log.newest.number
-
-
 def renewed(generation: Generation, state: State, follower: str) -> Generation:
-    """The same once more, from the newest epoch, or of the newest build of its view."""
+    """The same once more, from where its log now begins."""
     fresh = replace(generation, number=next_number(state, follower), by_itself=True, promoted_at=None, retired_at=None)
-    if generation.build:
-        return replace(fresh, build=newest_number(state, generation.view))
-    log = registered_log(state, generation.table.full_name)
-    return fresh if log is None else replace(fresh, epoch=log.newest.number)
+    return replace(fresh, **generation.followed.newest(state).to_json())
 
 
 def next_number(state: State, follower: str) -> int:

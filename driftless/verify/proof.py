@@ -331,7 +331,7 @@ class Proof:
 
     def _await(self, marker: int) -> None:
         subject = self._subject
-        self._means.reached.by_followers(subject.targets, marker, subject.overtaken)
+        self._means.reached.by_followers(subject.targets, marker, subject.superseded)
         if subject.targets and all(target.trouble for target in subject.targets):
             raise NobodyLeft
 

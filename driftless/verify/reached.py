@@ -69,10 +69,10 @@ class Reached:
                     hint="`driftless status` shows how far it is, `driftless check` what stops it",
                 )
 
-    def by_followers(self, targets: Sequence[Target], lsn: int, overtaken: Callable[[State], bool]) -> None:
+    def by_followers(self, targets: Sequence[Target], lsn: int, superseded: Callable[[State], bool]) -> None:
         """Return when all have applied a position; one that will not has `trouble` afterwards.
 
-        `overtaken`: whether the log that they read has begun anew.
+        `superseded`: whether the log that they read has begun anew.
         """
         waiting = [target for target in targets if not target.trouble]
         begun = time.monotonic()
@@ -91,7 +91,7 @@ class Reached:
                 for target in waiting:
                     if not _has(state, target, lsn):
                         why = why_it_stands(state, target.follower, target.generation, clock)
-                        target.trouble = why or _ANEW * overtaken(state)
+                        target.trouble = why or _ANEW * superseded(state)
             if now >= begun + self._seconds:
                 late = f"it has not applied {format_lsn(lsn)} within {self._seconds:.0f} s"
                 for target in waiting:

@@ -112,7 +112,7 @@ class Subject:
     `careful`: the same where that ends at a value that cannot be shown (see driftless/views/sql.py).
 
     `beside`: topics, with how many partitions, whose records tell where transactions ended; none where the log's own do
-    not. `skips`: the log need not tell every state of a document, as a view's. `overtaken`: whether the log has begun
+    not. `skips`: the log need not tell every state of a document, as a view's. `superseded`: whether the log has begun
     anew. `columns`: of the table, where the subject is one. `again`: has the source's rows of some keys written into
     the log once more; None where nobody can. `builders`: of a view's log, who writes it. `quarantined`: asks for
     the keys that are too large for it.
@@ -126,7 +126,7 @@ class Subject:
     careful: str = ""
     beside: Mapping[str, int] = field(default_factory=dict)
     skips: bool = False
-    overtaken: Callable[[State], bool] = lambda _: False
+    superseded: Callable[[State], bool] = lambda _: False
     columns: frozenset[str] = frozenset()
     again: Callable[[Sequence[str]], None] | None = None
     builders: ViewBuilders | None = None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from driftless.facts.builds import newest_build
 from driftless.facts.epochs import registered_log
-from driftless.facts.generation import Generation, begin_facts, overtaken, renewed
+from driftless.facts.generation import Generation, begin_facts, renewed
 from driftless.facts.state import State
 from driftless.kafka.client import Kafka
 from jobs.log.frontier import FrontierReader
@@ -19,19 +18,12 @@ def facts_for_epoch_change(
     follower: str, newest: Generation, state: State, frontiers: FrontierReader, kafka: Kafka
 ) -> dict[str, dict[str, object] | None]:
     """The facts that begin what has to be begun: an epoch at a TRUNCATE, or a generation from an epoch that is new."""
-    if overtaken(newest, state):
-        _log.warning("%s: %s; a new generation is built from there", follower, _why(newest, state))
+    followed, table = newest.followed, newest.table.full_name
+    if followed.is_superseded(state):
+        _log.warning("%s: %s; a new generation is built from there", follower, followed.why_newest(state))
         return begin_facts(follower, renewed(newest, state, follower))
-    log = registered_log(state, newest.table.full_name)
-    if newest.build or log is None:
-        return {}  # whoever builds the view looks after its tables
+    log = registered_log(state, table)
+    if followed.ours or log is None:
+        return {}  # whoever writes a log of ours looks after the tables
     truncation = frontiers.truncation(log)
-    return {} if truncation is None else truncated(kafka, log, truncation).fact(newest.table.full_name)
-
-
-def _why(generation: Generation, state: State) -> str:
-    if generation.build:
-        build = newest_build(state, generation.view)
-        return build.why if build else ""
-    log = registered_log(state, generation.table.full_name)
-    return f"{generation.table.full_name}: {log.newest.why}" if log else ""
+    return {} if truncation is None else truncated(kafka, log, truncation).fact(table)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from driftless.config.models import milliseconds
 from driftless.control.request import requests
 from driftless.errors import Fenced, LogReplaced, SinkError, SinkUnavailable, SourceError, SyncError
-from driftless.facts.generation import Generation, end_keys, generations, overtaken, registered
+from driftless.facts.generation import Generation, end_keys, generations
 from driftless.facts.state import Fact, State
 from jobs.follow.epoch_change import facts_for_epoch_change
 from jobs.follow.generation_worker import GenerationWorker
@@ -21,11 +21,10 @@ from jobs.follow.promotion import Promotion
 from jobs.follow.quarantine import GenerationQuarantine
 from jobs.follow.readers_generation import ReadersGeneration
 from jobs.follow.requests import RequestHandler
-from jobs.log.frontier import Pending
+from jobs.supervise.frontier_feed import FrontierFeed
 from jobs.supervise.keeper import Facts, Keeper
 from jobs.supervise.leased import LeasedWorkers, Shared
 from jobs.supervise.report import told
-from jobs.views.progress import frontier_of
 
 _log = logging.getLogger(__name__)
 DROP_AGAIN_SECONDS = 5.0
@@ -36,14 +35,13 @@ REFUSED_SECONDS = 30.0
 
 @dataclass
 class _RunningGeneration:
-    """`promotion`: the last one to it, in this process. `told`: the newest position that its view has told of."""
+    """`promotion`: the last one to it, in this process."""
 
     generation: Generation
     worker: GenerationWorker
-    pending: Pending
+    feed: FrontierFeed
     thread: threading.Thread
     promotion: Promotion | None = None
-    told: int = 0
 
     @property
     def progress(self) -> Progress:
@@ -82,7 +80,7 @@ class Follower(LeasedWorkers[_RunningGeneration]):
         found = generations(state, self.name)
         if not found:
             raise SourceError(f"the follower {self.name} has not been applied yet", hint="run `driftless apply` first")
-        ready = [generation for generation in found.values() if registered(generation, state)]
+        ready = [generation for generation in found.values() if generation.followed.is_registered(state)]
         if not ready:
             raise SourceError(
                 f"{self.name}: the snapshot of {self._shared.config.table_of(self.name)} is not complete",
@@ -142,7 +140,7 @@ class Follower(LeasedWorkers[_RunningGeneration]):
         if facts_now != self._facts:
             # Many turns a second, and a generation's facts hold a whole table.
             self._facts, self._known = facts_now, generations(state, self.name)
-        known = {n: g for n, g in self._known.items() if registered(g, state)}
+        known = {n: g for n, g in self._known.items() if g.followed.is_registered(state)}
         paused = state.get(f"paused/{self.name}") is not None
         for n in known.keys() - self._running.keys() - self._leaving.keys():
             self._try_to_start(known[n], state)
@@ -153,7 +151,8 @@ class Follower(LeasedWorkers[_RunningGeneration]):
             r.worker.promote_if_none = _is_heir(n, known)
             if paused != r.worker.paused.is_set():
                 (r.worker.paused.set if paused else r.worker.paused.clear)()
-        self._hear_of_views(state)
+        for r in self._running.values():
+            r.feed.hear(state)
         self._let_speak()
         facts = self._follow_the_store(state.now)
         if not paused:
@@ -181,10 +180,10 @@ class Follower(LeasedWorkers[_RunningGeneration]):
     def _start(self, generation: Generation, state: State) -> None:
         shared = self._shared
         job = make_job(shared.config, self.name, generation, state, shared.kafka)
-        pending = Pending(job.log.topic, job.log.partitions) if generation.build else shared.frontiers.follow(job.log)
+        feed = FrontierFeed(generation.followed, job.log, shared.frontiers)
         quarantine = GenerationQuarantine(shared.quarantine, self.name, generation.number)
         means = shared.kafka, shared.spark, shared.small_slices, shared.ends
-        follow = GenerationWorker(job, *means, pending, self.lease.token, quarantine, self._seen)
+        follow = GenerationWorker(job, *means, feed.pending, self.lease.token, quarantine, self._seen)
         follow.promote_if_none = _is_heir(generation.number, generations(state, self.name))
         follow.confirm_lease = self.lease.sure
         if state.get(f"paused/{self.name}") is not None:
@@ -197,13 +196,11 @@ class Follower(LeasedWorkers[_RunningGeneration]):
                 follow.withhold_position.set()  # readers may see some of the other generation's documents
         thread = threading.Thread(target=follow.run, name=follow.group, daemon=True)
         self._added(follow.progress)
-        self._add(generation.number, _RunningGeneration(generation, follow, pending, thread))
+        self._add(generation.number, _RunningGeneration(generation, follow, feed, thread))
 
     def _end(self, number: int) -> None:
         """Stop following a generation that is to be, or has been, dropped."""
-        r = self._halt(number)
-        if not r.generation.build:
-            self._shared.frontiers.leave(r.pending)
+        self._halt(number).feed.leave()
         self._interrupted.discard(number)
         self._let_speak()
 
@@ -215,22 +212,13 @@ class Follower(LeasedWorkers[_RunningGeneration]):
             for r in self._running.values():
                 r.worker.withhold_position.clear()
 
-    def _hear_of_views(self, state: State) -> None:
-        """Hand on how far the builds of a view are that this follower reads."""
-        for r in self._running.values():
-            if r.generation.build:
-                frontier = frontier_of(state, r.generation.view, r.generation.build, r.pending.topic)
-                if frontier is not None and frontier.marker.lsn > r.told:
-                    r.told = frontier.marker.lsn
-                    r.pending.add(frontier)
-
     def _follow_the_epoch(self, state: State) -> Facts:
         """Where the table's log has begun anew, begin a generation from there: the present ones hold what is gone."""
         if not self._known:
             return {}
         newest = self._known[max(self._known)]
         for r in self._running.values():
-            if overtaken(r.generation, state):
+            if r.generation.followed.is_superseded(state):
                 r.worker.superseded = True
         return facts_for_epoch_change(self.name, newest, state, self._shared.frontiers, self._shared.kafka)
 
@@ -342,7 +330,8 @@ class Follower(LeasedWorkers[_RunningGeneration]):
         retired = r.generation.retired_at
         # What an older epoch left would show rows that are gone.
         kept_for_long = retired is not None and state.now > retired + keep
-        return overtaken(r.generation, state) or isinstance(r.progress.error, LogReplaced) or kept_for_long
+        superseded = r.generation.followed.is_superseded(state)
+        return superseded or isinstance(r.progress.error, LogReplaced) or kept_for_long
 
     def _another_live(self, number: int) -> bool:
         return self._seen.number not in (None, number) and self._seen.number in self._running

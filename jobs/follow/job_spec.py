@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from driftless import names
-from driftless.config.models import Config, milliseconds
-from driftless.errors import ConfigError, SourceError
-from driftless.facts.builds import build_of
+from driftless.config.models import Config
+from driftless.errors import ConfigError
 from driftless.facts.column_history import known_since
-from driftless.facts.epochs import TopicLog, registered_log
+from driftless.facts.epochs import TopicLog
 from driftless.facts.generation import Generation
 from driftless.facts.state import State, history
 from driftless.kafka.client import Kafka
@@ -55,11 +54,13 @@ def make_job(config: Config, follower: str, generation: Generation, state: State
             f"followers.{follower}.{generation.kind}: {exc}",
             hint="correct the follower in sync.yaml, then `driftless apply`",
         ) from None
-    log, parse, shape, retention = (_of_view if generation.build else _of_table)(config, generation, state)
+    followed = generation.followed
+    log = followed.topic(state)
+    parse, shape = documents_sql(log) if followed.ours else _rows_to_documents(config, generation, state, log)
     options = kafka_options(kafka, follower)
     if "headers" in parse:
         options["includeHeaders"] = "true"
-    source = LogSource(log.topic, options, tuple(parse), tuple(shape), log if generation.build else None, kafka)
+    source = LogSource(log.topic, options, tuple(parse), tuple(shape), log if followed.ours else None, kafka)
     spec = SinkSpec(generation.kind, settings, context)
     countable = not store.expires
     checked = generation.number > 1 and countable
@@ -70,38 +71,20 @@ def make_job(config: Config, follower: str, generation: Generation, state: State
         log,
         source,
         spec,
-        retention,
+        followed.retention_seconds(config, state),
         checked=checked,
         countable=countable,
         history=history(state),
     )
 
 
-_Log = tuple[TopicLog, list[str], list[str], float]
-"""A log, the two steps that make writes of it, and the seconds for which it keeps deletes."""
-
-
-def _of_table(config: Config, generation: Generation, state: State) -> _Log:
-    root = generation.table.full_name
-    whole = registered_log(state, root)
-    if whole is None:
-        raise SourceError(f"the table {root} is not captured any more", hint="run `driftless plan`")
-    log = whole.upto(generation.epoch)
-    keep = None if generation.where is None else log_filter(parse_where(generation.where), generation.table)
+def _rows_to_documents(
+    config: Config, generation: Generation, state: State, log: TopicLog
+) -> tuple[list[str], list[str]]:
+    """The two steps that make documents of the rows in a table's log."""
+    table = generation.table
+    keep = None if generation.where is None else log_filter(parse_where(generation.where), table)
+    since = known_since(state, table.full_name, log.newest.number)
+    since = {column.name: since[column.name] for column in table.columns if column.name in since}
     unavailable = names.unavailable(config.name)
-    since = known_since(state, root, generation.epoch)
-    since = {column.name: since[column.name] for column in generation.table.columns if column.name in since}
-    parse, shape = writes_sql(generation.table, generation.fields, log, keep, unavailable=unavailable, since=since)
-    captured = config.source.tables.get(root)
-    return log, parse, shape, milliseconds(captured.retention if captured else "7d") / 1000
-
-
-def _of_view(_: Config, generation: Generation, state: State) -> _Log:
-    build = build_of(state, generation.view, generation.build)
-    if build is None or build.log is None:
-        raise SourceError(
-            f"build {generation.build} of the view {generation.view} is not there any more",
-            hint="`driftless rebuild` fills the follower from the newest build",
-        )
-    parse, shape = documents_sql(build.log)
-    return build.log, parse, shape, build.retention / 1000
+    return writes_sql(table, generation.fields, log, keep, unavailable=unavailable, since=since)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from driftless.control.request import Misunderstood, Request, old_answers, refuse_all
 from driftless.errors import Fenced, SinkError, SourceUnavailable, SyncError
-from driftless.facts.generation import Generation, begin_facts, newest, next_number, overtaken, registered
+from driftless.facts.generation import Generation, begin_facts, newest, next_number
 from driftless.facts.shapes import is_shaped
 from driftless.facts.state import State
 from jobs.follow.generation_worker import GenerationWorker
@@ -149,7 +149,7 @@ class RequestHandler:
         if not is_shaped(f"generation/{request.follower}/1", facts):
             raise Misunderstood("the generation of the request is not one")
         wanted = replace(Generation.from_json(1, facts), promoted_at=None, retired_at=None)
-        if registered(wanted, state):
+        if wanted.followed.is_registered(state):
             self._follower.try_on(wanted, state)
         return wanted
 
@@ -168,7 +168,7 @@ class RequestHandler:
         progress, holding = worker.progress, worker.progress.holding
         if progress.live:
             return request.answer()
-        if overtaken(follower.generation(number), state):
+        if follower.generation(number).followed.is_superseded(state):
             raise older_epoch(number)
         if progress.error is not None or not holding.built:
             what = "has stopped" if progress.error is not None else f"is not built yet: {progress.lag:,} records to go"

@@ -6,8 +6,7 @@ import threading
 from dataclasses import dataclass, field
 
 from driftless.errors import SyncError
-from driftless.facts.builds import Build, standings
-from driftless.facts.state import State
+from driftless.facts.builds import Build
 from driftless.lsn import format_lsn
 from driftless.marker import Marker
 from jobs.log.frontier import Frontier
@@ -80,18 +79,3 @@ class BuildProgress:
             "trouble": self.trouble if self.error is None else told(self.error),
             "error": None if self.error is None else told(self.error),
         }
-
-
-def frontier_of(state: State, view: str, number: int, topic: str) -> Frontier | None:
-    """The newest position of the source of which every shard has published everything; None where there is none yet.
-
-    What a shard published later lies behind its own ends, so the furthest of them bound all of it.
-    """
-    shards = standings(state, view, number)
-    if not shards or any(shard.get("marker") is None for shard in shards):
-        return None
-    ends: dict[int, int] = {}
-    for shard in shards:
-        for partition, offset in shard["ends"].items():
-            ends[int(partition)] = max(offset, ends.get(int(partition), 0))
-    return Frontier(min((Marker(*shard["marker"]) for shard in shards), key=lambda marker: marker.lsn), {topic: ends})

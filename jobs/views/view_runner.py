@@ -11,7 +11,7 @@ from driftless.control.request import Misunderstood, Request, old_answers, reque
 from driftless.errors import SourceError
 from driftless.facts.builds import Build, builds, progress_key
 from driftless.facts.column_history import known_since
-from driftless.facts.epochs import has_epoch, registered_log
+from driftless.facts.epochs import FollowedTable, registered_log
 from driftless.facts.generation import generations
 from driftless.facts.state import Fact, State, history
 from jobs.log.truncation import truncated
@@ -118,10 +118,7 @@ class ViewRunner(LeasedWorkers[_RunningBuild]):
         logs, shared = [], self._shared
         pipeline = shared.config.name
         for name, table in build.view.tables.items():
-            log = registered_log(state, name)
-            if log is None:
-                raise SourceError(f"the table {name} is not captured any more", hint="run `driftless plan`")
-            log = log.upto(build.epochs[name])
+            log = FollowedTable(name, build.epochs[name]).topic(state)
             options = kafka_options(shared.kafka, f"view-{self.view}")
             since = known_since(state, name, build.epochs[name])
             logs.append(TableLog.of(table, log, options, names.unavailable(pipeline), since, shared.kafka))
@@ -184,4 +181,4 @@ class ViewRunner(LeasedWorkers[_RunningBuild]):
 
 def _ready(build: Build, state: State) -> bool:
     """Whether the epochs that it begins with are there: while a snapshot is being taken, they are not yet."""
-    return all(has_epoch(state, name, build.epochs[name]) for name in build.view.tables)
+    return all(FollowedTable(name, build.epochs[name]).is_registered(state) for name in build.view.tables)

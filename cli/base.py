@@ -201,13 +201,13 @@ def within(seconds: float, ask: Callable[[], T]) -> T | None:
 def reach(config: Config, *, admin: bool = False) -> Iterator[Any]:
     """Everything that a plan looks at, with the rights of `admin_dsn` where that is asked for and given."""
     from connectors.debezium.connect import Connect
-    from connectors.pipeline.places import Places
+    from connectors.pipeline.plan_context import PlanContext
     from connectors.postgres.client import Postgres
 
     control = control_of(config)
     with Postgres(config.source.dsn) as source:
         rights = Postgres(config.source.admin_dsn) if admin and config.source.admin_dsn else source
         try:
-            yield Places(source, rights, control.kafka, Connect(config.connect.url), control)
+            yield PlanContext(source, rights, control.kafka, Connect(config.connect.url), control)
         finally:
             rights.close()

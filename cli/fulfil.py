@@ -74,7 +74,7 @@ def have_done(
     followers, views = ([follower], []) if shard is None else ([], [shard])
 
     def gone(state: State) -> bool:
-        return shard is None and not state.under(f"generation/{follower}")
+        return shard is None and not state.by_prefix(f"generation/{follower}")
 
     try:
         while not done(state := control.read()):
@@ -131,7 +131,7 @@ def _shown(follower: str) -> Iterator[Callable[[State], bool]]:
     standings: list[_Told] = []
 
     def seen(state: State) -> bool:
-        for name, fact in state.under(f"follower/{follower}").items():
+        for name, fact in state.by_prefix(f"follower/{follower}").items():
             number = int(name)
             if number not in told:
                 told[number] = _Told(follower, number)

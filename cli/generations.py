@@ -47,7 +47,7 @@ def rebuild(
     Without switching readers: `driftless rebuild product-search --no-promote`
     """
     config, control, state = opened(file, follower)
-    wanted = _wanted(config, state, follower, by_itself=not no_promote)
+    wanted = _wanted(config, state, follower, auto_promote=not no_promote)
     request = ask(control, follower, "rebuild", generation=wanted.to_json())
     state = have_done(config, control, follower, lambda state: _is_over(state, request), request)
     number = int(granted(state, request)["generation"])
@@ -64,7 +64,7 @@ def rebuild(
         out.print(f"{follower}: generation {number} is {'live' if promoted else 'built, and not promoted'}")
 
 
-def _wanted(config: Config, state: State, follower: str, *, by_itself: bool) -> Generation:
+def _wanted(config: Config, state: State, follower: str, *, auto_promote: bool) -> Generation:
     """What is asked for. Whoever runs the follower begins it, or finds that it is being built already."""
     table = Table.from_json(_of_table(config, state, follower, "table"))
     if state.get(f"paused/{follower}") is not None:
@@ -77,7 +77,7 @@ def _wanted(config: Config, state: State, follower: str, *, by_itself: bool) -> 
         log = build.followed
     else:
         raise ConfigError(f"the view `{view}` has not been applied yet", hint="run `driftless apply` first")
-    return define(config, follower, table, log=log, by_itself=by_itself)
+    return define(config, follower, table, log=log, auto_promote=auto_promote)
 
 
 def _of_table(config: Config, state: State, follower: str, kind: str) -> dict[str, object]:
@@ -100,7 +100,7 @@ def _is_over(state: State, request: Request) -> bool:
     fact = state.get(f"follower/{follower}/{number}")
     if fact is None:
         return False
-    return fact["state"] == "failed" or bool(fact["held_back"]) or (bool(fact["built"]) and not generation.by_itself)
+    return fact["state"] == "failed" or bool(fact["held_back"]) or (bool(fact["built"]) and not generation.auto_promote)
 
 
 def _why_not(state: State, follower: str, number: int) -> str:

@@ -46,13 +46,13 @@ def _secret(config: Config, password: object, *, store: bool) -> str | None:
     return f"${{dir:{stack.secrets_dir}:{config.name}}}"
 
 
-def _findings(config: Config, places: Any, *, anew: bool = False) -> tuple[list[Any], bool]:
+def _findings(config: Config, context: Any, *, anew: bool = False) -> tuple[list[Any], bool]:
     from connectors.pipeline.check import check
 
-    findings = check(config, places, anew=anew)
-    tables = places.source.tables({config.table_of(name): () for name in config.followers})
+    findings = check(config, context, anew=anew)
+    tables = context.source.tables({config.table_of(name): () for name in config.followers})
     findings += [finding for name in config.followers for finding in _store(config, tables, name)]
-    findings += notes(config, places.source)
+    findings += notes(config, context.source)
     return findings, any(finding.fatal for finding in findings)
 
 
@@ -98,7 +98,7 @@ def _readers(config: Config, name: str, state: State, seen: int | None) -> Itera
     """Where readers do not see the generation that they are said to see, as when somebody has deleted it."""
     from connectors.pipeline.check import Finding
 
-    live = [int(n) for n, fact in state.under(f"follower/{name}").items() if fact.value.get("live")]
+    live = [int(n) for n, fact in state.by_prefix(f"follower/{name}").items() if fact.value.get("live")]
     if live and seen not in live:
         shown = "none" if seen is None else f"generation {seen}"
         what = (
@@ -108,21 +108,21 @@ def _readers(config: Config, name: str, state: State, seen: int | None) -> Itera
         yield Finding(config.at(("followers", name), what), planned=True)
 
 
-def _more(config: Config, places: Any) -> Iterator[Any]:
+def _more(config: Config, context: Any) -> Iterator[Any]:
     """What would stop `apply` or `run`, and what has stopped them before: after all else is right."""
     from connectors.pipeline.check import Finding
     from connectors.pipeline.plan import make_plan
     from driftless.control.health import follower_problems, view_problems
     from driftless.control.status import SourceStatus, status
 
-    state = places.control.read() if places.control.exists() else State({})
-    tables = places.source.tables({config.table_of(name): () for name in config.followers})
+    state = context.control.read() if context.control.exists() else State({})
+    tables = context.source.tables({config.table_of(name): () for name in config.followers})
     with ThreadPoolExecutor(_STORES_AT_ONCE) as pool:
         for found in pool.map(lambda name: list(_store(config, tables, name, rehearse=state)), config.followers):
             yield from found
     try:
-        secret = _secret(config, places.source.parameters.get("password"), store=False)
-        make_plan(config, places, secret)
+        secret = _secret(config, context.source.parameters.get("password"), store=False)
+        make_plan(config, context, secret)
     except SourceUnavailable:
         raise
     except SyncError as exc:
@@ -130,7 +130,7 @@ def _more(config: Config, places: Any) -> Iterator[Any]:
     if not state.facts:
         return
     # What the stores were asked has taken its time: leases would seem to have run out by now.
-    state, now = places.control.read(), places.control.now()
+    state, now = context.control.read(), context.control.now()
     shown = status(config, state, SourceStatus(), now)
     problems = [p for follower in shown["followers"] for p in follower_problems(state, follower, now)]
     for view in shown["views"]:
@@ -162,11 +162,11 @@ def check(file: File = SYNC, as_json: Json = False) -> None:
     Example: `driftless check -f sync.yaml`
     """
     config = load(file)
-    with reach(config) as places:
-        findings, fatal = _findings(config, places)
-        _log_in_as_spark(config, places.kafka)
+    with reach(config) as context:
+        findings, fatal = _findings(config, context)
+        _log_in_as_spark(config, context.kafka)
         if not any(finding.fatal and not finding.planned for finding in findings):
-            findings += _more(config, places)
+            findings += _more(config, context)
             fatal = any(finding.fatal for finding in findings)
     if as_json:
         print(json.dumps({"ok": not fatal, "findings": [{"fatal": f.fatal, "what": f.what} for f in findings]}))
@@ -178,14 +178,14 @@ def check(file: File = SYNC, as_json: Json = False) -> None:
     raise typer.Exit(NO if fatal else YES)
 
 
-def _plan(config: Config, places: Any, *, store_secret: bool, anew: bool) -> list[Any]:
+def _plan(config: Config, context: Any, *, store_secret: bool, anew: bool) -> list[Any]:
     from connectors.pipeline.plan import make_plan
 
-    findings, _ = _findings(config, places, anew=anew)
+    findings, _ = _findings(config, context, anew=anew)
     if wrong := [str(finding) for finding in findings if finding.fatal and not finding.planned]:
         raise ConfigError(*wrong, hint="put these right; `driftless check` looks at them again")
-    secret = _secret(config, places.source.parameters.get("password"), store=store_secret)
-    return make_plan(config, places, secret, anew=anew)
+    secret = _secret(config, context.source.parameters.get("password"), store=store_secret)
+    return make_plan(config, context, secret, anew=anew)
 
 
 @app.command()
@@ -212,12 +212,12 @@ def plan(
     from driftless import exact
 
     config = load(file)
-    with reach(config) as places:
-        actions = _plan(config, places, store_secret=False, anew=anew)
+    with reach(config) as context:
+        actions = _plan(config, context, store_secret=False, anew=anew)
         followed = {follower.view for follower in config.followers.values()}
         asked = config.views.keys() if whole or as_json else followed
-        found = {} if sql else samples(config, places.source, asked, values=values)
-        told = [] if sql or as_json else notes(config, places.source)
+        found = {} if sql else samples(config, context.source, asked, values=values)
+        told = [] if sql or as_json else notes(config, context.source)
     if sql:
         for action in actions:
             if action.sql is not None:
@@ -258,26 +258,26 @@ def apply(file: File = SYNC, as_json: Json = False, anew: Anew = False) -> None:
 
     After the server was restored, or a standby promoted: `driftless apply --anew`
     """
-    from connectors.pipeline.places import steps
-    from connectors.postgres.slot_reader import heed
+    from connectors.pipeline.plan_context import steps
+    from connectors.postgres.slot_reader import slot_reader_facts
     from driftless import names
     from driftless.facts.state import WATCHED
 
     config = load(file)
-    with reach(config, admin=True) as places:
-        actions = _plan(config, places, store_secret=True, anew=anew)
-        if actions and places.control.exists():  # before the connector may be started again
-            state = places.control.read()
-            places.control.write(heed(places.source, names.slot(config.name), state, watched=False))
+    with reach(config, admin=True) as context:
+        actions = _plan(config, context, store_secret=True, anew=anew)
+        if actions and context.control.exists():  # before the connector may be started again
+            state = context.control.read()
+            context.control.write(slot_reader_facts(context.source, names.slot(config.name), state, watched=False))
         for some, do in steps(actions):
             if not as_json:
                 for line in steps_told(some, whole=False):
                     out.print(f"  {line}", soft_wrap=True)
-            with err.doing() as places.report:
+            with err.doing() as context.report:
                 do()
         if actions:
-            begun = settled(places.control.read(), places.control.now())
-            places.control.write({**begun, WATCHED: None})
+            begun = settled(context.control.read(), context.control.now())
+            context.control.write({**begun, WATCHED: None})
     if as_json:
         print(json.dumps(_changes(actions)))
     else:

@@ -51,14 +51,14 @@ def _source(config: Config, control: Control, state: State) -> SourceStatus:
     from connectors.pipeline.token import untrusted
     from connectors.postgres.catalogue import changes
     from connectors.postgres.client import Postgres
-    from connectors.postgres.slot_reader import heed
+    from connectors.postgres.slot_reader import slot_reader_facts
     from driftless import names
 
     found = SourceStatus()
     try:
         with Postgres(config.source.dsn, patience=_ANSWER_SECONDS) as postgres:
             slot = postgres.slot(names.slot(config.name))
-            state.take(heed(postgres, names.slot(config.name), state, watched=False))
+            state.merge(slot_reader_facts(postgres, names.slot(config.name), state, watched=False))
             found = SourceStatus(
                 postgres.lsn(), slot.name if slot else None, slot.lag_bytes if slot else None, postgres.clock()
             )

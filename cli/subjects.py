@@ -58,7 +58,7 @@ class Subjects:
         self._again = again
         self._seconds = seconds
         self._quarantine = QuarantineLog(control.kafka, config.name)
-        logs = [log for table in state.under("epochs") if (log := registered_log(state, table)) is not None]
+        logs = [log for table in state.by_prefix("epochs") if (log := registered_log(state, table)) is not None]
         # Every topic whose records tell where a transaction ended.
         self._beside = {names.message_topic(config.name): 1, **{log.topic: log.partitions for log in logs}}
 

@@ -25,8 +25,8 @@ from driftless.pipeline import chosen, control_of, load
 
 if TYPE_CHECKING:
     from cli.subjects import Group
-    from driftless.verify.kept import Kept
     from driftless.verify.report import Report
+    from driftless.verify.resumable_run import ResumableRun
     from driftless.verify.subject import Subject
 
 GENTLE = 2_000
@@ -167,8 +167,8 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
     from connectors.pipeline.token import emit_marker
     from connectors.postgres.client import Postgres
     from connectors.postgres.source_snapshot import moment
-    from driftless.verify.proof import Means, Proof, Verdict
-    from driftless.verify.reached import Reached
+    from driftless.verify.position_waiter import PositionWaiter
+    from driftless.verify.proof import Proof, Verdict, VerifyContext
     from driftless.verify.report import proven, report
     from driftless.verify.steps import Step
     from driftless.verify.subject import Source
@@ -191,7 +191,7 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
         steps: list[Step] = []
         ending.enter_context(show(steps, err))
         taken = Source(partial(moment, config.source.dsn, asked.patience), partial(emit_marker, source, config.name))
-        reached = ending.enter_context(Reached(control, asked.timeout, say))
+        reached = ending.enter_context(PositionWaiter(control, asked.timeout, say))
         connect = Connect(config.connect.url)
         again = Snapshots(config.name, source, control.kafka, connect, say).again
         subjects = Subjects(config, control, state, spark, again, asked.timeout)
@@ -203,12 +203,14 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
 
         def prove(subject: Subject) -> Verdict:
             place = kept.place(places[id(subject)])
-            means = Means(control.kafka, taken, reached, place, asked.source_rate, asked.follower_rate, say, steps)
+            means = VerifyContext(
+                control.kafka, taken, reached, place, asked.source_rate, asked.follower_rate, say, steps
+            )
             try:
                 proof = Proof(subject, means)
                 verdict = proof.run() if not subject.idle else Verdict()
                 if asked.values:
-                    proof.look(asked.samples)
+                    proof.collect_samples(asked.samples)
                 if asked.repair:
                     proof.mend()
                 for target in subject.targets:
@@ -236,7 +238,7 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
 
 def _standing(state: State, wanted: Mapping[str, Generation], now: float) -> Iterator[tuple[str, Report]]:
     """Those that will not apply a position by themselves, so that nothing could be proven: this is said first."""
-    from driftless.verify.reached import why_it_stands
+    from driftless.verify.position_waiter import why_it_stands
     from driftless.verify.report import Report
 
     for name, generation in wanted.items():
@@ -247,14 +249,14 @@ def _standing(state: State, wanted: Mapping[str, Generation], now: float) -> Ite
 
 
 @contextmanager
-def _kept(config: Config, asked: _Asked, wanted: Mapping[str, Generation]) -> Iterator[Kept]:
+def _kept(config: Config, asked: _Asked, wanted: Mapping[str, Generation]) -> Iterator[ResumableRun]:
     """What is read and found is kept where it is interrupted, and removed where it is not."""
-    from driftless.verify.kept import Kept
+    from driftless.verify.resumable_run import ResumableRun
     from stack import stack_home
 
     compared = {name: [generation.number, generation.build] for name, generation in wanted.items()}
     how = {"followers": compared, "repair": asked.repair, "rates": [asked.source_rate, asked.follower_rate]}
-    kept = Kept(stack_home() / "verify" / config.name, how, resume=asked.resume)
+    kept = ResumableRun(stack_home() / "verify" / config.name, how, resume=asked.resume)
     if kept.reports:
         say(f"compared before it was interrupted: {', '.join(kept.reports)}")
     try:
@@ -274,7 +276,7 @@ def _kept(config: Config, asked: _Asked, wanted: Mapping[str, Generation]) -> It
         kept.close()
 
 
-def _done(group: Group, kept: Kept) -> bool:
+def _done(group: Group, kept: ResumableRun) -> bool:
     return all(target.follower in kept.reports for target in group.subject.targets)
 
 

@@ -79,13 +79,15 @@ class SourceWatch(Background):
             raise SourceError(trouble.what, hint=trouble.hint)
 
     def _heed_reader(self, source: Postgres, state: State) -> None:
-        from connectors.postgres.slot_reader import heed
+        from connectors.postgres.slot_reader import slot_reader_facts
 
         now = time.monotonic()
-        facts = heed(source, names.slot(self._config.name), state, watched=now - self._well_at < 3 * SECONDS)
+        facts = slot_reader_facts(
+            source, names.slot(self._config.name), state, watched=now - self._well_at < 3 * SECONDS
+        )
         if facts:
             self._control.write(facts)
-            state.take(facts)
+            state.merge(facts)
         self._well_at = now
 
     def _forget_source(self) -> None:

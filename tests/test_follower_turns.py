@@ -143,15 +143,15 @@ def scene() -> Iterator[Scene]:
     scene.follower.stop()
 
 
-@pytest.mark.parametrize("by_itself", [False, True])
-def test_what_is_being_promoted_is_not_dropped_for_a_newer_one(scene: Scene, by_itself: bool) -> None:
+@pytest.mark.parametrize("auto_promote", [False, True])
+def test_what_is_being_promoted_is_not_dropped_for_a_newer_one(scene: Scene, auto_promote: bool) -> None:
     scene.begin(2)
     scene.turn()
     scene.built(2)
     scene.store.gate.clear()
     scene.turn()
     assert scene.store.began.wait(20)
-    scene.begin(3, by_itself=by_itself)
+    scene.begin(3, auto_promote=auto_promote)
     for _ in range(3):
         scene.turn()
     assert (scene.store.dropped, scene.numbers) == ([], [1, 2, 3])
@@ -161,7 +161,7 @@ def test_what_is_being_promoted_is_not_dropped_for_a_newer_one(scene: Scene, by_
     scene.built(3)
     scene.turn()
     scene.settled()
-    assert (scene.store.live, scene.store.dropped) == (3 if by_itself else 2, [])
+    assert (scene.store.live, scene.store.dropped) == (3 if auto_promote else 2, [])
 
 
 def test_nothing_is_dropped_before_the_store_has_said_what_readers_see(scene: Scene) -> None:
@@ -199,7 +199,7 @@ def test_where_readers_see_none_that_is_known_nothing_is_dropped(scene: Scene) -
 
 def test_one_that_is_not_to_be_promoted_does_not_take_the_place_of_one_that_is(scene: Scene) -> None:
     scene.begin(2)
-    scene.begin(3, by_itself=False)
+    scene.begin(3, auto_promote=False)
     scene.turn()
     scene.built(3)
     scene.turn()
@@ -238,7 +238,7 @@ def test_a_store_that_is_away_is_asked_to_drop_later(scene: Scene, monkeypatch: 
 
 
 def test_what_is_asked_to_be_promoted_is_not_dropped_before_that_is_answered(scene: Scene) -> None:
-    scene.begin(2, by_itself=False)
+    scene.begin(2, auto_promote=False)
     scene.turn()
     scene.built(2)
     scene.store.gate.clear()

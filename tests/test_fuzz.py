@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Message
 
 from driftless.config.models import Config
-from driftless.control.initial_snapshot import Reading, next_reading, notification
+from driftless.control.initial_snapshot import InitialSnapshot, next_initial_snapshot, notification
 from driftless.control.lease import Holder
 from driftless.control.quarantine import held_of, held_place
 from driftless.control.request import is_running
@@ -225,7 +225,7 @@ def everything(state: State) -> None:
     for name in ("item-cache", "x", "é"):
         generations(state, name)
         is_running(state, name, 5.0)
-    for table in state.under("epochs"):
+    for table in state.by_prefix("epochs"):
         log = registered_log(state, table)
         assert log is not None
         assert isinstance(log.newest.number, int)
@@ -233,9 +233,9 @@ def everything(state: State) -> None:
     for view in ("order", "item"):
         for number in builds(state, view):
             frontier_of(standings(state, view, number), "topic")
-    for fact in state.under("lease").values():
+    for fact in state.by_prefix("lease").values():
         Holder.of(fact)
-    for table, fact in state.under("table").items():
+    for table, fact in state.by_prefix("table").items():
         assert Table.from_json(fact.value).full_name, table
     history(state)
     settled(state, 5.0)
@@ -276,9 +276,9 @@ def test_records_of_the_control_topic_are_facts_or_skipped(rng: random.Random) -
     ("parse", "right", "allowed"),
     [
         (
-            lambda raw: next_reading(Reading(1.0), raw),
+            lambda raw: next_initial_snapshot(InitialSnapshot(1.0), raw),
             {"aggregate_type": "Initial Snapshot", "type": "STARTED", "timestamp": 1795574729505},
-            (Reading, type(None)),
+            (InitialSnapshot, type(None)),
         ),
         (
             notification,

@@ -188,7 +188,7 @@ def renewed(lease: StandIn, times: int = 5) -> None:
 
 
 def answer(state: State) -> Facts:
-    return {"request/sibling/replay": None, "answer/sibling/replay": {"id": 1}} if state.under("request") else {}
+    return {"request/sibling/replay": None, "answer/sibling/replay": {"id": 1}} if state.by_prefix("request") else {}
 
 
 @pytest.mark.usefixtures("run")
@@ -229,8 +229,8 @@ def test_nothing_is_taken_back_by_records_that_are_read_late(run: Run) -> None:
     run.reader.brings.append([Record("thing/item/1", {"n": 1}, 5), Record("thing/item/2", {"n": 2}, 6)])
     run.reader.brings.append([Record("other", {}, 7)])
     until("they to be read", lambda: run.feed.state.get("other") is not None)
-    assert {key: fact.value for key, fact in run.feed.state.under("thing").items()} == {"item/2": {"n": 3}}
-    assert sorted(before.under("thing/item")) == ["1", "2"], "a state that somebody looks at stays as it is"
+    assert {key: fact.value for key, fact in run.feed.state.by_prefix("thing").items()} == {"item/2": {"n": 3}}
+    assert sorted(before.by_prefix("thing/item")) == ["1", "2"], "a state that somebody looks at stays as it is"
     run.reader.brings.append([Record("thing/item/1", {"n": 4}, 10)])
     until("a later one to be read", lambda: run.feed.state.get("thing/item/1") == {"n": 4})
 
@@ -370,10 +370,10 @@ def test_a_view_says_what_ended_it() -> None:
 
 def test_facts_are_of_the_kind_that_is_asked_for() -> None:
     state = State({"follower/a/1": Fact({"n": 1}, 5.0, 0), "followers/b": Fact({}, 6.0, 1), "x": Fact({}, 1.0, 2)})
-    assert sorted(state.under("follower")) == ["a/1"]
-    assert sorted(state.under("follower/a")) == ["1"]
+    assert sorted(state.by_prefix("follower")) == ["a/1"]
+    assert sorted(state.by_prefix("follower/a")) == ["1"]
     after = state.having({"follower/a/2": Fact({"n": 2}, 7.0, 3), "x": None})
-    assert (sorted(after.under("follower/a")), after.get("x"), after.now) == (["1", "2"], None, 7.0)
-    assert (sorted(state.under("follower/a")), state.get("x"), state.now) == (["1"], {}, 6.0)
+    assert (sorted(after.by_prefix("follower/a")), after.get("x"), after.now) == (["1", "2"], None, 7.0)
+    assert (sorted(state.by_prefix("follower/a")), state.get("x"), state.now) == (["1"], {}, 6.0)
     state.set("follower/a/3", {"n": 3})
-    assert sorted(state.under("follower/a")) == ["1", "3"]
+    assert sorted(state.by_prefix("follower/a")) == ["1", "3"]

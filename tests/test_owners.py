@@ -10,7 +10,7 @@ import pytest
 from connectors.pipeline import owners
 from connectors.pipeline.guard import standing, troubles
 from connectors.pipeline.owners import taken
-from connectors.pipeline.places import Places
+from connectors.pipeline.plan_context import PlanContext
 from connectors.postgres.relations import view_meetings
 from connectors.postgres.server import Slot
 from driftless.config.models import Config
@@ -89,9 +89,11 @@ def said(
 ) -> list[str]:
     identities = known or {}
     monkeypatch.setattr(owners, "Control", Control(identities))
-    places = cast("Places", type("Places", (), {"source": source, "kafka": None, "connect": connect or Connect()})())
+    context = cast(
+        "PlanContext", type("PlanContext", (), {"source": source, "kafka": None, "connect": connect or Connect()})()
+    )
     topics = {f"{pipeline}.control" for pipeline in identities} | {"shop-eu.public.items", "x.control.y"}
-    return list(taken(config(name), places, before or state(), topics))
+    return list(taken(config(name), context, before or state(), topics))
 
 
 def test_a_name_whose_slot_another_pipeline_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

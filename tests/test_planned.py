@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from cli.output.planned import SHORT, samples_told, steps_told
-from connectors.pipeline.places import Action, steps
+from connectors.pipeline.plan_context import Action, steps
 from connectors.pipeline.samples import Sample
 
 TABLES = [f"public.t{n:03}" for n in range(500)]

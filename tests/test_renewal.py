@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from connectors.pipeline.places import Places
+from connectors.pipeline.plan_context import PlanContext
 from connectors.pipeline.resnapshot import plan_renewal
 from connectors.postgres.server import Slot
 from driftless.config.load import load
@@ -147,8 +147,8 @@ def world(**more: Any) -> World:
 def apply(config: Config, world: World, *, anew: bool = False) -> int:
     """What `apply` does of it; how many actions that was."""
     any_ = cast("Any", world)
-    places = Places(any_, any_, any_, any_, any_)
-    actions = plan_renewal(config, places, world.read(), anew=anew)
+    context = PlanContext(any_, any_, any_, any_, any_)
+    actions = plan_renewal(config, context, world.read(), anew=anew)
     for action in actions:
         action.do()
     return len(actions)

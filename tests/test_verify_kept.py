@@ -14,9 +14,9 @@ import pytest
 from driftless.errors import ConfigError
 from driftless.facts.epochs import first_epoch
 from driftless.kafka.client import Kafka, Offsets
-from driftless.verify import kept as kept_module
-from driftless.verify.kept import Kept
+from driftless.verify import resumable_run
 from driftless.verify.report import Report
+from driftless.verify.resumable_run import ResumableRun
 from driftless.verify.spool import hashes, seed
 from driftless.verify.stages import LogSpool
 from driftless.verify.steps import Step
@@ -105,7 +105,7 @@ def test_what_was_read_of_another_topic_is_not_gone_on_with(tmp_path: Path) -> N
 
 
 def test_followers_that_were_compared_are_known_and_hashes_are_the_same(tmp_path: Path) -> None:
-    first = Kept(tmp_path, ASKED, resume=False)
+    first = ResumableRun(tmp_path, ASKED, resume=False)
     before = hashes(["a"]).tolist()
     report = Report("cache", 1, "view", 77, 3, 3, stage="follower", samples=[{"key": "a"}])
     report.counts["missing"] = 2
@@ -113,26 +113,26 @@ def test_followers_that_were_compared_are_known_and_hashes_are_the_same(tmp_path
     first.close()
     seed(seed() ^ 1)
     assert hashes(["a"]).tolist() != before
-    again = Kept(tmp_path, ASKED, resume=True)
+    again = ResumableRun(tmp_path, ASKED, resume=True)
     assert hashes(["a"]).tolist() == before
     assert again.reports == {"cache": report}
     assert again.reports["cache"].counts["extra"] == 0
     again.remove()
     again.close()
     with pytest.raises(ConfigError, match="no interrupted verify"):
-        Kept(tmp_path, ASKED, resume=True)
+        ResumableRun(tmp_path, ASKED, resume=True)
 
 
 def test_there_is_nothing_to_go_on_with_for_others_or_after_an_hour(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Kept(tmp_path, ASKED, resume=False).close()
+    ResumableRun(tmp_path, ASKED, resume=False).close()
     with pytest.raises(ConfigError, match="no interrupted verify"):
-        Kept(tmp_path, {"followers": {"search": [1, 0]}}, resume=True)
-    Kept(tmp_path, ASKED, resume=True).close()
-    monkeypatch.setattr(kept_module, "KEPT_SECONDS", -1.0)
+        ResumableRun(tmp_path, {"followers": {"search": [1, 0]}}, resume=True)
+    ResumableRun(tmp_path, ASKED, resume=True).close()
+    monkeypatch.setattr(resumable_run, "KEPT_SECONDS", -1.0)
     with pytest.raises(ConfigError, match="too long ago"):
-        Kept(tmp_path, ASKED, resume=True)
+        ResumableRun(tmp_path, ASKED, resume=True)
 
 
 def test_what_a_killed_verify_left_is_removed_by_the_next_after_a_day(tmp_path: Path) -> None:
@@ -145,17 +145,17 @@ def test_what_a_killed_verify_left_is_removed_by_the_next_after_a_day(tmp_path: 
         return file
 
     old, recent = left("killed", 25), left("under way", 23)
-    Kept(tmp_path, ASKED, resume=False).close()
+    ResumableRun(tmp_path, ASKED, resume=False).close()
     assert not old.parent.parent.exists()
     assert recent.read_bytes() == b"rows"
 
 
 def test_two_at_once_do_not_meet(tmp_path: Path) -> None:
-    first = Kept(tmp_path, ASKED, resume=False)
-    second = Kept(tmp_path, ASKED, resume=False)
+    first = ResumableRun(tmp_path, ASKED, resume=False)
+    second = ResumableRun(tmp_path, ASKED, resume=False)
     assert second.folder != first.folder
     with pytest.raises(ConfigError, match="another process runs the same verify"):
-        Kept(tmp_path, ASKED, resume=True)
+        ResumableRun(tmp_path, ASKED, resume=True)
     second.remove()
     second.close()
     assert (first.folder / "state.json").is_file()

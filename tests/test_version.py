@@ -62,7 +62,7 @@ def test_no_older_epoch_begins_behind_a_newer_one() -> None:
     assert [epoch.floors for epoch in log.epochs] == [{0: 0, 1: 0}, {0: 1170, 1: 1359}, {0: 1170, 1: 1400}]
     assert [log.epoch_of(0, o) for o in (1169, 1170, 1361)] == [1, 3, 3]
     assert [log.epoch_of(1, o) for o in (1358, 1359, 1400)] == [1, 2, 3]
-    moved = log.moved("other", 2).begin({0: 5, 1: 5}, "made anew", 0)
+    moved = log.with_topic("other", 2).begin({0: 5, 1: 5}, "made anew", 0)
     assert moved.epochs[:3] == tuple(replace(e, topic_id="id") for e in log.epochs), "offsets of another topic"
 
 
@@ -76,11 +76,11 @@ def test_a_log_that_begins_anew_is_still_what_it_was_to_who_follows_the_older_ep
     first = first_epoch("t", "id", 2)
     log = first.begin({0: 10, 1: 4}, "TRUNCATE at 0/64", 100)
     assert (log.newest.number, log.newest.lsn, log.floor) == (2, 100, {0: 10, 1: 4})
-    assert log.upto(1) == first
-    assert log.upto(1).version(0, 50) == make_version(1, 50)
-    assert log.upto(2) == log
+    assert log.until_epoch(1) == first
+    assert log.until_epoch(1).version(0, 50) == make_version(1, 50)
+    assert log.until_epoch(2) == log
     with pytest.raises(SourceError, match="t has no epoch 3 yet"):
-        log.upto(3)
+        log.until_epoch(3)
 
 
 def test_an_epoch_that_was_registered_without_a_position_begins_at_none() -> None:

@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 from typer.testing import CliRunner
 
 from cli import base, setup
-from connectors.pipeline.places import Action
+from connectors.pipeline.plan_context import Action
 from connectors.pipeline.samples import Sample, samples
 from connectors.pipeline.views import view_source
 from connectors.postgres.client import Postgres, captured_tables

@@ -10,7 +10,7 @@ import pytest
 
 import sinks
 from connectors.postgres.client import Postgres
-from connectors.postgres.slot_reader import heed
+from connectors.postgres.slot_reader import slot_reader_facts
 from driftless.config.load import load
 from driftless.config.models import Config
 from driftless.control.status import SourceStatus, status
@@ -44,8 +44,8 @@ class Source:
 
 
 def heeded(state: State, since: str | None, *, watched: bool) -> dict[str, dict[str, object] | None]:
-    facts = heed(cast("Postgres", Source(since)), "driftless_shop", state, watched=watched)
-    state.take(facts)
+    facts = slot_reader_facts(cast("Postgres", Source(since)), "driftless_shop", state, watched=watched)
+    state.merge(facts)
     return facts
 
 

@@ -13,7 +13,7 @@ from connectors.debezium.connect import Connect
 from connectors.debezium.connector import java_pattern
 from connectors.postgres.client import Postgres
 from driftless import names
-from driftless.control.initial_snapshot import newest_reading, notification
+from driftless.control.initial_snapshot import newest_initial_snapshot, notification
 from driftless.control.topic import Control
 from driftless.errors import SourceError
 from driftless.facts.trust import Trust
@@ -89,7 +89,7 @@ class Snapshots:
 
     def last_reading(self) -> float:
         """When all tables were read last: one that is read by itself now is newer than that."""
-        reading = newest_reading(self._kafka, self._pipeline)
+        reading = newest_initial_snapshot(self._kafka, self._pipeline)
         return 0.0 if reading is None or reading.ended is None else reading.ended
 
     def _await_marker(self, lsn: int) -> None:

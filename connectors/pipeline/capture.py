@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from connectors.debezium.connector import is_date
 from connectors.debezium.snapshot import SnapshotFailed, Snapshots, Wanted
 from connectors.pipeline.objects import drop_trigger
-from connectors.pipeline.places import Action, Places, bind
+from connectors.pipeline.plan_context import Action, PlanContext, bind
 from connectors.pipeline.token import emit_marker
 from connectors.postgres.catalogue import CatalogueFacts, look_up, table_facts, why_anew
 from driftless import names
@@ -16,7 +16,7 @@ from driftless.config.models import Config
 from driftless.errors import ConfigError, SourceError
 from driftless.facts.builds import newest_build
 from driftless.facts.column_history import Facts, forget, known_since, since_now, since_the_start
-from driftless.facts.epochs import TopicLog, differs, first_epoch, records_gone, registered_log
+from driftless.facts.epochs import TopicLog, first_epoch, mismatch_reason, records_gone, registered_log
 from driftless.facts.generation import generations
 from driftless.facts.state import State
 from driftless.kafka.client import Kafka
@@ -39,17 +39,19 @@ class Capture:
     epochs: dict[str, int] = field(default_factory=dict)
 
 
-def plan_capture(config: Config, places: Places, tables: dict[str, Table], state: State, *, renewed: bool) -> Capture:
+def plan_capture(
+    config: Config, context: PlanContext, tables: dict[str, Table], state: State, *, renewed: bool
+) -> Capture:
     """Compare every table with what is registered of it. `renewed`: all are going to be read anew in any case."""
     capture = Capture()
-    found = look_up(places.source, config.name, tables.values())
-    topics = _Topics(places.kafka, [log for name in tables if (log := registered_log(state, name)) is not None])
-    register, begin = _registering(config, places), _beginning(config, places)
+    found = look_up(context.source, config.name, tables.values())
+    topics = _Topics(context.kafka, [log for name in tables if (log := registered_log(state, name)) is not None])
+    register, begin = _registering(config, context), _beginning(config, context)
     epochs = []
-    captures = places.connect.config(names.connector(config.name)) is not None
+    captures = context.connect.config(names.connector(config.name)) is not None
     if state.get("pipeline/identity") is None:
-        identity = {"pipeline/identity": places.source.identity()}
-        capture.facts.append(Action("register", "source", do=bind(places.control.write, identity)))
+        identity = {"pipeline/identity": context.source.identity()}
+        capture.facts.append(Action("register", "source", do=bind(context.control.write, identity)))
     for name, table in tables.items():
         log = registered_log(state, name)
         if renewed and log is not None:
@@ -57,7 +59,7 @@ def plan_capture(config: Config, places: Places, tables: dict[str, Table], state
             more = {f"snapshot/{name}": None, **since_the_start(name, log.next_number, _columns(table))}
             capture.facts.append(Action("register", f"columns of {name}", together=register, part=(table, more)))
             continue
-        taking = _Taking(config, places, table, log, state, found, topics, captures=captures)
+        taking = _Taking(config, context, table, log, state, found, topics, captures=captures)
         if taking.why:
             taking.check()
             capture.epochs[name] = taking.epoch
@@ -69,7 +71,7 @@ def plan_capture(config: Config, places: Places, tables: dict[str, Table], state
         if state.get(f"table/{name}") != facts[f"table/{name}"] or not kept:
             verb = "register" if state.get(f"table/{name}") is None else "change"
             listed = ", ".join(c.name for c in table.columns)
-            since = _since(places, table, capture.epochs[name], state)
+            since = _since(context, table, capture.epochs[name], state)
             capture.facts.append(Action(verb, f"columns of {name}", listed, together=register, part=(table, since)))
         if log is None:
             epochs.append(Action("register", f"epoch 1 of {name}", together=begin, part=name))
@@ -86,7 +88,7 @@ def _columns(table: Table) -> list[str]:
     return [column.name for column in table.columns]
 
 
-def _since(places: Places, table: Table, epoch: int, state: State) -> Facts:
+def _since(context: PlanContext, table: Table, epoch: int, state: State) -> Facts:
     """Since when every record has each column, if no row is re-snapshotted; see driftless/facts/column_history.py."""
     name, registered = table.full_name, state.get(f"table/{table.full_name}")
     if registered is None:
@@ -94,27 +96,27 @@ def _since(places: Places, table: Table, epoch: int, state: State) -> Facts:
     old = _columns(Table.from_json(registered))
     new = [column for column in _columns(table) if column not in old]
     known = {column: lsn for column, lsn in known_since(state, name, epoch).items() if column not in new}
-    return since_now(name, epoch, known, new, places.source.lsn()) if new else {}
+    return since_now(name, epoch, known, new, context.source.lsn()) if new else {}
 
 
-def _registering(config: Config, places: Places) -> Callable[[Sequence[tuple[Table, Facts]]], None]:
+def _registering(config: Config, context: PlanContext) -> Callable[[Sequence[tuple[Table, Facts]]], None]:
     """What registers tables as they are by then: the publication may have been made just before."""
 
     def register(parts: Sequence[tuple[Table, Facts]]) -> None:
-        found = look_up(places.source, config.name, [table for table, _ in parts])
-        places.write([{**found.facts(table), **more} for table, more in parts])
+        found = look_up(context.source, config.name, [table for table, _ in parts])
+        context.write([{**found.facts(table), **more} for table, more in parts])
 
     return register
 
 
-def _beginning(config: Config, places: Places) -> Callable[[Sequence[str]], None]:
+def _beginning(config: Config, context: PlanContext) -> Callable[[Sequence[str]], None]:
     """What registers the first epochs of tables, in topics that have just been made."""
 
     def begin(tables: Sequence[str]) -> None:
         topics = {name: names.table_topic(config.name, name) for name in tables}
-        found = describe_made(places.kafka, topics.values())
+        found = describe_made(context.kafka, topics.values())
         logs = ((name, found[topic]) for name, topic in topics.items())
-        places.write([first_epoch(topic.name, topic.id, topic.partitions).fact(name) for name, topic in logs])
+        context.write([first_epoch(topic.name, topic.id, topic.partitions).fact(name) for name, topic in logs])
 
     return begin
 
@@ -124,12 +126,12 @@ class _Topics:
 
     def __init__(self, kafka: Kafka, logs: Sequence[TopicLog]) -> None:
         self._found = describe(kafka, (log.topic for log in logs))
-        same = {log.topic: log.partitions for log in logs if not differs(log, self._found.get(log.topic))}
+        same = {log.topic: log.partitions for log in logs if not mismatch_reason(log, self._found.get(log.topic))}
         self._first = kafka.all_beginnings(same)
 
     def trouble(self, log: TopicLog) -> str:
         """Why a log cannot be read as it was registered; empty where it can."""
-        if another := differs(log, self._found.get(log.topic)):
+        if another := mismatch_reason(log, self._found.get(log.topic)):
             return f"its topic {another}"
         return records_gone(log, self._first[log.topic])
 
@@ -140,7 +142,7 @@ class _Taking:
     def __init__(
         self,
         config: Config,
-        places: Places,
+        context: PlanContext,
         table: Table,
         log: TopicLog | None,
         state: State,
@@ -150,7 +152,7 @@ class _Taking:
         captures: bool,
     ) -> None:
         self._config = config
-        self._places = places
+        self._context = context
         self._table = table
         self._log = log
         self._key = f"snapshot/{table.full_name}"
@@ -168,14 +170,14 @@ class _Taking:
         if said := topics.trouble(self._log):
             return said
         keys = (f"{kind}/{self._table.full_name}" for kind in KINDS)
-        return why_anew(self._places.source, found, self._table, {key: state.get(key) for key in keys})
+        return why_anew(self._context.source, found, self._table, {key: state.get(key) for key in keys})
 
     def check(self) -> None:
         """Refuse what Debezium reads wrongly beside the stream: by way of the driver's own type a date loses its era,
         and ten days of 1582. The first snapshot of a pipeline reads them right.
         """
         dates = [column.name for column in self._table.columns if is_date(column)]
-        early = self._places.source.early_dates(self._table.full_name, dates)
+        early = self._context.source.early_dates(self._table.full_name, dates)
         if early:
             raise ConfigError(
                 f"{self._table.full_name}: {', '.join(early)} holds dates before 1582-10-15, which a snapshot during "
@@ -185,33 +187,33 @@ class _Taking:
 
     def take(self) -> None:
         """Have the table read anew, then register the epoch that begins with it."""
-        table, places = self._table, self._places
+        table, context = self._table, self._context
         name = table.full_name
-        snapshots = Snapshots(self._config.name, places.admin, places.kafka, places.connect, places.report)
+        snapshots = Snapshots(self._config.name, context.admin, context.kafka, context.connect, context.report)
         snapshot = self._begun
         if snapshot is not None and (
             snapshot.epoch != self.epoch
-            or why_anew(places.source, look_up(places.source, self._config.name, [table]), table, snapshot.facts)
+            or why_anew(context.source, look_up(context.source, self._config.name, [table]), table, snapshot.facts)
         ):
             snapshot = None  # the rows that were read before would lack what changed since
         while True:
             if snapshot is None:
-                facts = table_facts(places.source, self._config.name, table)
+                facts = table_facts(context.source, self._config.name, table)
                 snapshot = snapshots.begin(
-                    name, self.epoch, emit_marker(places.source, self._config.name), self.why, facts
+                    name, self.epoch, emit_marker(context.source, self._config.name), self.why, facts
                 )
-                places.control.write({self._key: snapshot.to_json()})
+                context.control.write({self._key: snapshot.to_json()})
             try:
                 snapshots.take(name, snapshot.id)
             except SnapshotFailed:
-                places.control.write({self._key: None})
+                context.control.write({self._key: None})
                 raise
             self.check()
             if not snapshots.truncated(name, snapshot.lsn):
                 break
-            places.report(f"{name} was truncated meanwhile: reading it once more")
+            context.report(f"{name} was truncated meanwhile: reading it once more")
             snapshot = None
-        topic = places.kafka.topic(names.table_topic(self._config.name, name))
+        topic = context.kafka.topic(names.table_topic(self._config.name, name))
         if topic is None:
             raise SourceError(
                 f"somebody deleted the topic of {name} after its snapshot was taken",
@@ -219,17 +221,17 @@ class _Taking:
             )
         log = self._log or TopicLog(topic.name, topic.id, topic.partitions)
         if topic.id != log.topic_id:
-            log = log.moved(topic.id, topic.partitions)
+            log = log.with_topic(topic.id, topic.partitions)
         log = log.begin(snapshot.floors, self.why, snapshot.lsn, snapshots.last_reading())
         columns = _columns(Table.from_json(snapshot.facts[f"table/{name}"]))
         since = since_the_start(name, log.newest.number, columns)
-        places.control.write({**snapshot.facts, **log.fact(name), **since, self._key: None})
+        context.control.write({**snapshot.facts, **log.fact(name), **since, self._key: None})
 
 
-def plan_removal(config: Config, places: Places, state: State, existing: set[str]) -> list[Action]:
+def plan_removal(config: Config, context: PlanContext, state: State, existing: set[str]) -> list[Action]:
     """Forget the tables that were taken out of the configuration, once the connector has let go of them."""
     actions = []
-    for name in sorted({*state.under("epochs"), *state.under("snapshot")} - config.source.tables.keys()):
+    for name in sorted({*state.by_prefix("epochs"), *state.by_prefix("snapshot")} - config.source.tables.keys()):
         following = sorted(_followers_of(name, state))
         following += [f"view {view}" for view in config.views if name in _tables_of(view, state)]
         if following:
@@ -237,18 +239,18 @@ def plan_removal(config: Config, places: Places, state: State, existing: set[str
                 f"source.tables: {name} was taken out, but {', '.join(following)} still follows it",
                 hint="put it back, `driftless remove` the follower, then take it out",
             )
-        others = places.source.publications(name) - {names.publication(config.name)}
-        if name in places.source.triggered() and not others:
+        others = context.source.publications(name) - {names.publication(config.name)}
+        if name in context.source.triggered() and not others:
             statement = drop_trigger(name)
-            do = bind(places.admin.execute, statement)
+            do = bind(context.admin.execute, statement)
             actions.append(Action("drop", f"trigger of {name}", sql=statement, do=do))
         topic = names.table_topic(config.name, name)
         if topic in existing:
-            actions.append(Action("drop", f"topic {topic}", do=bind(places.kafka.delete, topic)))
+            actions.append(Action("drop", f"topic {topic}", do=bind(context.kafka.delete, topic)))
         gone = dict.fromkeys(f"{kind}/{name}" for kind in (*KINDS, "epochs", "snapshot", "read"))
         log = registered_log(state, name)
         gone |= dict.fromkeys(forget(name, 1 if log is None else log.newest.number))
-        actions.append(Action("forget", f"table {name}", do=bind(places.control.write, gone)))
+        actions.append(Action("forget", f"table {name}", do=bind(context.control.write, gone)))
     return actions
 
 
@@ -258,5 +260,5 @@ def _tables_of(view: str, state: State) -> set[str]:
 
 
 def _followers_of(table: str, state: State) -> set[str]:
-    followers = {key.rpartition("/")[0] for key in state.under("generation")}
+    followers = {key.rpartition("/")[0] for key in state.by_prefix("generation")}
     return {f for f in followers if any(g.table.full_name == table for g in generations(state, f).values())}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from connectors.pipeline.guard import connector_trouble, topic_troubles, troubles
 from connectors.pipeline.owners import taken
-from connectors.pipeline.places import Places
+from connectors.pipeline.plan_context import PlanContext
 from connectors.pipeline.token import untrusted
 from connectors.pipeline.views import view_source
 from connectors.postgres.catalogue import changes, gone_columns
@@ -45,18 +45,18 @@ class Finding:
         return f"{'error' if self.fatal else 'note'}: {self.what}"
 
 
-def check(config: Config, places: Places, *, anew: bool = False) -> list[Finding]:
+def check(config: Config, context: PlanContext, *, anew: bool = False) -> list[Finding]:
     """What stands in the way, and what an operator should know. Changes nothing.
 
     `anew`: all tables are to be read anew, so the source may be another server, or have another history.
     """
-    tables = captured_tables(places.source, config)
+    tables = captured_tables(context.source, config)
     return [
-        *_server(places.source),
-        *_rights(config, places.source, tables),
-        *_tables(config, places.source, tables),
-        *_views(config, places.source, tables, lambda: _gone(places, tables)),
-        *_log(config, places, anew=anew),
+        *_server(context.source),
+        *_rights(config, context.source, tables),
+        *_tables(config, context.source, tables),
+        *_views(config, context.source, tables, lambda: _gone(context, tables)),
+        *_log(config, context, anew=anew),
     ]
 
 
@@ -112,10 +112,10 @@ def _columns(config: Config, name: str, table: Table, whole: Table) -> Iterator[
             yield Finding(f"{name}: the column {column_.name} {reason}; documents leave it out", fatal=False)
 
 
-def _gone(places: Places, tables: dict[str, Table | None]) -> Mapping[tuple[str, str], str]:
-    if not places.control.exists():
+def _gone(context: PlanContext, tables: dict[str, Table | None]) -> Mapping[tuple[str, str], str]:
+    if not context.control.exists():
         return {}
-    return gone_columns(places.control.read(), {name: table for name, table in tables.items() if table is not None})
+    return gone_columns(context.control.read(), {name: table for name, table in tables.items() if table is not None})
 
 
 def _views(
@@ -158,40 +158,40 @@ def _where(
         yield Finding(config.at(at, f"text has the order of UTF8 in the log; this database has {encoding}"))
 
 
-def _log(config: Config, places: Places, *, anew: bool) -> Iterator[Finding]:
-    existing = places.kafka.topics()
+def _log(config: Config, context: PlanContext, *, anew: bool) -> Iterator[Finding]:
+    existing = context.kafka.topics()
     for name, reason in topic_meetings(config.name, config.source.tables, existing):
         yield Finding(f"{name} {reason}")
     views = [view for view, declared in config.views.items() if declared.joined]
     for name, reason in view_meetings(config.name, config.source.tables, views):
         yield Finding(f"{name} {reason}")
-    state = places.control.read() if places.control.topic in existing else State({})
-    for reason in taken(config, places, state, existing):
+    state = context.control.read() if context.control.topic in existing else State({})
+    for reason in taken(config, context, state, existing):
         yield Finding(config.at(("name",), reason))
     if state.get("pipeline/identity") is None:
         left = [topic for name in config.source.tables if (topic := names.table_topic(config.name, name)) in existing]
-        captures = places.connect.config(names.connector(config.name)) is not None
-        if captures or (left and places.control.topic not in existing):
+        captures = context.connect.config(names.connector(config.name)) is not None
+        if captures or (left and context.control.topic not in existing):
             # Epochs and generations would begin at 1 again, below what the stores hold.
             there = "its connector" if captures else f"the topic {left[0]}"
             yield Finding(
-                f"the topic {places.control.topic} is gone or empty, and there is {there}: this was applied before; "
+                f"the topic {context.control.topic} is gone or empty, and there is {there}: this was applied before; "
                 "take it away as docs/getting-started.md says, or give this one another `name`"
             )
         return
-    if said := untrusted(places.source, config.name, state):
+    if said := untrusted(context.source, config.name, state):
         yield Finding(said, fatal=False)
-    for table, reason in changes(config, places.source, state):
+    for table, reason in changes(config, context.source, state):
         yield Finding(f"{table} changed: {reason}; see `driftless plan`", planned=True)
-    held = connector_trouble(config.name, places.connect, places.source, places.kafka)
+    held = connector_trouble(config.name, context.connect, context.source, context.kafka)
     if held is not None:
         yield Finding(str(held), planned=True)
-    for trouble in troubles(config, places.source, places.connect, state):
+    for trouble in troubles(config, context.source, context.connect, state):
         yield Finding(str(trouble), planned=anew or not trouble.history)
     publication = names.publication(config.name)
-    for name, how in places.source.carried(publication).items():
+    for name, how in context.source.carried(publication).items():
         _, _, part = how.partition(" ")
         if part and name in config.source.tables:
             yield Finding(f"the publication {publication} carries only {part} of {name}: it must carry the whole table")
-    for trouble in topic_troubles(config, places.kafka, state):
+    for trouble in topic_troubles(config, context.kafka, state):
         yield Finding(str(trouble), planned=True)

@@ -16,10 +16,10 @@ from connectors.postgres.client import Postgres
 from connectors.postgres.server import Slot
 from driftless import names
 from driftless.config.models import Config
-from driftless.control.initial_snapshot import newest_reading
+from driftless.control.initial_snapshot import newest_initial_snapshot
 from driftless.errors import SourceError, SourceUnavailable
 from driftless.facts.builds import newest_build
-from driftless.facts.epochs import differs, keeps_newest, not_the_same, registered_log
+from driftless.facts.epochs import keeps_newest, mismatch_reason, registered_log, topic_replaced
 from driftless.facts.state import RENEWAL, State
 from driftless.kafka.client import Kafka
 from driftless.kafka.many_topics import describe, settings_in_force
@@ -83,7 +83,7 @@ def unread(pipeline: str, source: Postgres, kafka: Kafka) -> str:
         if slot is None or slot.active:
             return ""
         time.sleep(pause)
-    reading = newest_reading(kafka, pipeline)
+    reading = newest_initial_snapshot(kafka, pipeline)
     if reading is not None and reading.ended is None:
         return ""
     return (
@@ -227,8 +227,8 @@ def topic_troubles(config: Config, kafka: Kafka, state: State) -> Iterator[Troub
     settings = settings_in_force(kafka, topics)
     for log in known:
         try:
-            if reason := differs(log, topics.get(log.topic)):
-                raise not_the_same(log, reason)
+            if reason := mismatch_reason(log, topics.get(log.topic)):
+                raise topic_replaced(log, reason)
             keeps_newest(log, settings[log.topic])
         except SourceUnavailable:
             raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from connectors.pipeline.places import Places
+from connectors.pipeline.plan_context import PlanContext
 from connectors.pipeline.token import may_read
 from driftless import names
 from driftless.config.models import Config
@@ -20,39 +20,39 @@ CHOOSE = "choose another `name`"
 _CONTROL = names.control_topic("")
 
 
-def taken(config: Config, places: Places, state: State, existing: set[str]) -> Iterator[str]:
+def taken(config: Config, context: PlanContext, state: State, existing: set[str]) -> Iterator[str]:
     """Why this pipeline must not be applied under its name, for an operator. `existing`: all topics."""
-    others = dict.fromkeys(_twins(config.name, places, existing))
+    others = dict.fromkeys(_twins(config.name, context, existing))
     for other in others:
         yield (
             f"the pipeline `{other}` has the slot and the publication {names.slot(config.name)} already: they would be "
             f"those of `{config.name}` too, since `-` is written as `_` there; {CHOOSE}"
         )
     slot = names.slot(config.name)
-    if others or state.get("pipeline/identity") is not None or places.source.slot(slot) is None:
+    if others or state.get("pipeline/identity") is not None or context.source.slot(slot) is None:
         return
-    if places.connect.config(names.connector(config.name)) is None:
+    if context.connect.config(names.connector(config.name)) is None:
         yield (
             f"there is a slot {slot}, and this Kafka knows no pipeline that it belongs to: another one of this name, "
             f"with another Kafka, may read it: {CHOOSE}, or drop the slot if nobody needs it"
         )
 
 
-def _twins(pipeline: str, places: Places, existing: set[str]) -> Iterator[str]:
+def _twins(pipeline: str, context: PlanContext, existing: set[str]) -> Iterator[str]:
     """Other pipelines on the same server whose slot has the same name: by this Kafka, and by the source."""
-    server = places.source.identity()["system_identifier"]
+    server = context.source.identity()["system_identifier"]
     for topic in sorted(existing):
         other = topic.removesuffix(_CONTROL)
         if not topic.endswith(_CONTROL) or not _meet(pipeline, other):
             continue
         try:
-            identity = Control(places.kafka, other).read().get("pipeline/identity") or {}
+            identity = Control(context.kafka, other).read().get("pipeline/identity") or {}
         except SourceError:
             continue
         if identity.get("system_identifier") == server:
             yield other
-    if may_read(places.source):
-        for (other,) in places.source.rows(f"select pipeline from {names.TOKENS} order by 1"):
+    if may_read(context.source):
+        for (other,) in context.source.rows(f"select pipeline from {names.TOKENS} order by 1"):
             if _meet(pipeline, str(other)):
                 yield str(other)
 

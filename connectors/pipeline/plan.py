@@ -9,7 +9,7 @@ from connectors.debezium.connector import connector_settings, topic_plan
 from connectors.debezium.fetching import fetching
 from connectors.pipeline.capture import plan_capture, plan_removal
 from connectors.pipeline.objects import missing_objects
-from connectors.pipeline.places import Action, Places, bind
+from connectors.pipeline.plan_context import Action, PlanContext, bind
 from connectors.pipeline.resnapshot import plan_renewal, remake, stop_by
 from connectors.pipeline.token import plan_token
 from connectors.pipeline.views import plan_builds, plan_views_removal
@@ -34,53 +34,53 @@ START_SECONDS = 120.0
 """How long `apply` waits for the connector to run: creating the slot waits for every open transaction."""
 
 
-def make_plan(config: Config, places: Places, secret: str | None, *, anew: bool = False) -> list[Action]:
+def make_plan(config: Config, context: PlanContext, secret: str | None, *, anew: bool = False) -> list[Action]:
     """Everything that is not yet as the configuration says, in the order in which it must be done.
 
     `anew`: all tables are to be read anew, whether that is called for or not.
     """
-    tables = {name: table for name, table in captured_tables(places.source, config).items() if table is not None}
-    existing = places.kafka.topics()
-    state = places.control.read() if places.control.topic in existing else State({})
-    renewal = plan_renewal(config, places, state, anew=anew)
-    capture = plan_capture(config, places, tables, state, renewed=bool(renewal))
-    building, builds = plan_builds(config, places, tables, state, capture.epochs, renewed=bool(renewal))
-    before, after = plan_token(config.name, places, state)
+    tables = {name: table for name, table in captured_tables(context.source, config).items() if table is not None}
+    existing = context.kafka.topics()
+    state = context.control.read() if context.control.topic in existing else State({})
+    renewal = plan_renewal(config, context, state, anew=anew)
+    capture = plan_capture(config, context, tables, state, renewed=bool(renewal))
+    building, builds = plan_builds(config, context, tables, state, capture.epochs, renewed=bool(renewal))
+    before, after = plan_token(config.name, context, state)
     return [
-        *_rights(config, places, tables),
-        *_database(config, places, tables, state),
-        *_topics(config, places, state, existing),
+        *_rights(config, context, tables),
+        *_database(config, context, tables, state),
+        *_topics(config, context, state, existing),
         *before,
         *capture.facts,
         *renewal,
-        *_connector(config, places, secret, tables, renewed=bool(renewal)),
+        *_connector(config, context, secret, tables, renewed=bool(renewal)),
         # Followers wait for the epoch that a snapshot begins: so that whatever is interrupted, both come about.
         *building,
-        *_followers(config, places, tables, state, capture.epochs, builds),
+        *_followers(config, context, tables, state, capture.epochs, builds),
         *capture.snapshots,
-        *plan_views_removal(config, places, state, existing),
-        *plan_removal(config, places, state, existing),
+        *plan_views_removal(config, context, state, existing),
+        *plan_removal(config, context, state, existing),
         *after,
     ]
 
 
-def _rights(config: Config, places: Places, tables: dict[str, Table]) -> list[Action]:
-    rights = missing_rights(config, places.source, tables)
+def _rights(config: Config, context: PlanContext, tables: dict[str, Table]) -> list[Action]:
+    rights = missing_rights(config, context.source, tables)
     return [
         Action(
             "grant",
             right.subject,
             f"it {right.lacks}",
             right.statement,
-            together=places.execute,
+            together=context.execute,
             part=right.statement,
         )
         for right in rights
     ]
 
 
-def _database(config: Config, places: Places, tables: dict[str, Table], state: State) -> list[Action]:
-    actions, execute = [], places.execute
+def _database(config: Config, context: PlanContext, tables: dict[str, Table], state: State) -> list[Action]:
+    actions, execute = [], context.execute
 
     def add(verb: str, what: str, detail: str, statement: str) -> None:
         actions.append(Action(verb, what, detail, statement, together=execute, part=statement))
@@ -94,10 +94,10 @@ def _database(config: Config, places: Places, tables: dict[str, Table], state: S
             continue
         statement = f"alter table {quoted(name)} replica identity full"
         add("change", f"table {name}", f"replica identity full{why}", statement)
-    for verb, what, why, statement in missing_objects(config, places.source, set(tables)):
+    for verb, what, why, statement in missing_objects(config, context.source, set(tables)):
         add(verb, what, why, statement)
     publication = names.publication(config.name)
-    carried, wanted = places.source.publication(publication), {*tables, names.signal_table(config.name)}
+    carried, wanted = context.source.publication(publication), {*tables, names.signal_table(config.name)}
     if carried is None:
         listed = ", ".join(quoted(name) for name in sorted(wanted))
         add(
@@ -116,28 +116,28 @@ def _database(config: Config, places: Places, tables: dict[str, Table], state: S
             )
         for name in sorted(carried - wanted):
             statement = f"alter publication {publication} drop table {quoted(name)}"
-            do = bind(_take_out, places, state, name, statement)
+            do = bind(_take_out, context, state, name, statement)
             actions.append(Action("change", f"publication {publication}", f"drop {name}", statement, do))
     return actions
 
 
-def _take_out(places: Places, state: State, table: str, statement: str) -> None:
+def _take_out(context: PlanContext, state: State, table: str, statement: str) -> None:
     """A run that was started before must not take it for missing; put back, it is read anew."""
     known = state.get(f"carried/{table}")
     if known is not None:
-        places.control.write({f"carried/{table}": {**known, LEAVING: True}})
-    places.admin.execute(statement)
+        context.control.write({f"carried/{table}": {**known, LEAVING: True}})
+    context.admin.execute(statement)
 
 
-def _topics(config: Config, places: Places, state: State, existing: set[str]) -> list[Action]:
+def _topics(config: Config, context: PlanContext, state: State, existing: set[str]) -> list[Action]:
     actions = []
 
     def create(parts: Sequence[tuple[str, tuple[int, dict[str, str]]]]) -> None:
-        create_topics(places.kafka, config.kafka.replication, dict(parts))
+        create_topics(context.kafka, config.kafka.replication, dict(parts))
 
-    wanted = {places.control.topic: (1, SETTINGS), **topic_plan(config)}
-    there = describe(places.kafka, wanted.keys() & existing)
-    in_force = settings_in_force(places.kafka, there)
+    wanted = {context.control.topic: (1, SETTINGS), **topic_plan(config)}
+    there = describe(context.kafka, wanted.keys() & existing)
+    in_force = settings_in_force(context.kafka, there)
     registered = {log.topic: log.partitions for table in config.source.tables if (log := registered_log(state, table))}
     for name, (partitions, settings) in wanted.items():
         found = there.get(name)
@@ -148,7 +148,7 @@ def _topics(config: Config, places: Places, state: State, existing: set[str]) ->
             continue
         if found.partitions != partitions == registered.get(name):
             detail = f"it has {counted(found.partitions, 'partition')}, and {partitions} are registered"
-            do = bind(_make_anew, config, places, name, partitions, settings)
+            do = bind(_make_anew, config, context, name, partitions, settings)
             actions.append(Action("make anew", f"topic {name}", detail, do=do))
             continue
         if found.partitions != partitions:
@@ -160,40 +160,40 @@ def _topics(config: Config, places: Places, state: State, existing: set[str]) ->
         wrong = {key: value for key, value in settings.items() if actual.get(key) != value}
         if wrong:
             detail = ", ".join(f"{key}={value} (is {actual.get(key)})" for key, value in wrong.items())
-            actions.append(Action("change", f"topic {name}", detail, do=bind(places.kafka.alter_topic, name, wrong)))
+            actions.append(Action("change", f"topic {name}", detail, do=bind(context.kafka.alter_topic, name, wrong)))
     return actions
 
 
-def _make_anew(config: Config, places: Places, name: str, partitions: int, settings: dict[str, str]) -> None:
+def _make_anew(config: Config, context: PlanContext, name: str, partitions: int, settings: dict[str, str]) -> None:
     """Delete a topic and make it again; nobody writes to it meanwhile."""
     connector = names.connector(config.name)
-    places.connect.stop(connector)
-    stop_by(places, names.slot(config.name), connector)
-    remake(places.kafka, name, partitions, settings)
-    places.connect.resume(connector)
-    places.connect.wait_running(connector, START_SECONDS)
+    context.connect.stop(connector)
+    stop_by(context, names.slot(config.name), connector)
+    remake(context.kafka, name, partitions, settings)
+    context.connect.resume(connector)
+    context.connect.wait_running(connector, START_SECONDS)
 
 
 def _connector(
-    config: Config, places: Places, secret: str | None, tables: dict[str, Table], *, renewed: bool
+    config: Config, context: PlanContext, secret: str | None, tables: dict[str, Table], *, renewed: bool
 ) -> list[Action]:
     name = names.connector(config.name)
-    wanted = {**connector_settings(config, places.source.parameters, secret, tables), "name": name}
-    actual = places.connect.config(name)
-    wanted |= fetching(places.source, tables.values(), wanted, None if renewed else actual)
+    wanted = {**connector_settings(config, context.source.parameters, secret, tables), "name": name}
+    actual = context.connect.config(name)
+    wanted |= fetching(context.source, tables.values(), wanted, None if renewed else actual)
 
     def put() -> None:
-        before = places.source.slot(names.slot(config.name))
-        places.connect.put(name, wanted)
+        before = context.source.slot(names.slot(config.name))
+        context.connect.put(name, wanted)
         if before is not None and before.active:
-            _await_left(places, before, name)
-        resume() if stopped else places.connect.wait_running(name, START_SECONDS)
+            _await_left(context, before, name)
+        resume() if stopped else context.connect.wait_running(name, START_SECONDS)
 
     def resume() -> None:
-        places.connect.resume(name)
-        places.connect.wait_running(name, START_SECONDS)
+        context.connect.resume(name)
+        context.connect.wait_running(name, START_SECONDS)
 
-    stopped = renewed or places.connect.state(name)[0] in ("STOPPED", "PAUSED")
+    stopped = renewed or context.connect.state(name)[0] in ("STOPPED", "PAUSED")
     if actual is None:
         return [Action("create", f"connector {name}", do=put)]
     changed = sorted(key for key in {*wanted, *actual} if wanted.get(key) != actual.get(key))
@@ -201,20 +201,20 @@ def _connector(
         return [Action("change", f"connector {name}", ", ".join(changed), do=put)]
     if stopped:
         return [Action("resume", f"connector {name}", do=resume)]
-    if places.connect.state(name)[0] == "FAILED":
+    if context.connect.state(name)[0] == "FAILED":
 
         def restart() -> None:
-            places.connect.restart(name)
-            places.connect.wait_running(name, START_SECONDS)
+            context.connect.restart(name)
+            context.connect.wait_running(name, START_SECONDS)
 
-        return [Action("restart", f"connector {name}", places.connect.state(name)[1], do=restart)]
+        return [Action("restart", f"connector {name}", context.connect.state(name)[1], do=restart)]
     return []
 
 
-def _await_left(places: Places, before: Slot, connector: str) -> None:
+def _await_left(context: PlanContext, before: Slot, connector: str) -> None:
     """Return once the task of the settings before has left the slot: until then it writes messages as they said."""
     deadline = time.monotonic() + START_SECONDS
-    while (found := places.source.slot(before.name)) is not None and found.reader == before.reader:
+    while (found := context.source.slot(before.name)) is not None and found.reader == before.reader:
         if time.monotonic() > deadline:
             raise SourceError(
                 f"the connector did not restart with its new settings within {START_SECONDS:.0f} s",
@@ -225,13 +225,13 @@ def _await_left(places: Places, before: Slot, connector: str) -> None:
 
 def _followers(
     config: Config,
-    places: Places,
+    context: PlanContext,
     tables: dict[str, Table],
     state: State,
     epochs: dict[str, int],
     builds: dict[str, Build],
 ) -> list[Action]:
-    actions, write = [], places.write
+    actions, write = [], context.write
     for name in config.followers:
         table, view = tables.get(config.table_of(name)), config.followers[name].view
         build = builds.get(view)
@@ -240,7 +240,7 @@ def _followers(
         log = FollowedTable(table.full_name, epochs[table.full_name]) if build is None else build.followed
         wanted = define(config, name, table, log=log, number=next_number(state, name))
         before = newest(state, name)
-        if before is not None and before.is_what(wanted):
+        if before is not None and before.same_definition(wanted):
             continue
         what = f"generation {wanted.number} of the view {wanted.view} in {wanted.kind}"
         if before is not None:
@@ -249,7 +249,7 @@ def _followers(
             facts = begin_first(state, name, wanted)
             actions.append(Action("create", f"follower {name}", what, together=write, part=facts))
         else:
-            actions.append(Action("rebuild", f"follower {name}", what, do=bind(begin, places.control, name, wanted)))
+            actions.append(Action("rebuild", f"follower {name}", what, do=bind(begin, context.control, name, wanted)))
     return actions
 
 

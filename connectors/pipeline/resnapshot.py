@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from connectors.debezium.connector import topic_plan
 from connectors.pipeline.guard import Trouble, troubles
-from connectors.pipeline.places import Action, Places
+from connectors.pipeline.plan_context import Action, PlanContext
 from driftless import names
 from driftless.config.models import Config
-from driftless.control.initial_snapshot import newest_reading
+from driftless.control.initial_snapshot import newest_initial_snapshot
 from driftless.errors import SourceError
 from driftless.facts.epochs import another_topic, registered_log
 from driftless.facts.state import RENEWAL, UNWATCHED, WATCHED, State, history
@@ -24,37 +24,37 @@ from driftless.kafka.client import Kafka
 STOP_SECONDS = 60.0
 
 
-def plan_renewal(config: Config, places: Places, state: State, *, anew: bool) -> list[Action]:
+def plan_renewal(config: Config, context: PlanContext, state: State, *, anew: bool) -> list[Action]:
     """What has all tables read anew, where that is called for or wanted. It leaves the connector stopped."""
-    found = [t for t in troubles(config, places.source, places.connect, state) if t.renewal or (anew and t.history)]
-    if not found and anew and places.connect.config(names.connector(config.name)) is not None:
+    found = [t for t in troubles(config, context.source, context.connect, state) if t.renewal or (anew and t.history)]
+    if not found and anew and context.connect.config(names.connector(config.name)) is not None:
         found = [Trouble("this was asked for")]
     if not found:
         return []
-    return [Action("read anew", "all tables", found[0].what, do=_renew(config, places, found[0]))]
+    return [Action("read anew", "all tables", found[0].what, do=_renew(config, context, found[0]))]
 
 
-def _renew(config: Config, places: Places, trouble: Trouble) -> Callable[[], None]:
+def _renew(config: Config, context: PlanContext, trouble: Trouble) -> Callable[[], None]:
     def renew() -> None:
         connector, slot = names.connector(config.name), names.slot(config.name)
-        places.control.write(trouble.fact())  # until it is done, whatever becomes of this process
-        places.connect.stop(connector)
-        stop_by(places, slot, connector)
-        places.connect.forget(connector)
-        if places.source.slot(slot) is not None:
-            places.source.drop_slot(slot)
+        context.control.write(trouble.fact())  # until it is done, whatever becomes of this process
+        context.connect.stop(connector)
+        stop_by(context, slot, connector)
+        context.connect.forget(connector)
+        if context.source.slot(slot) is not None:
+            context.source.drop_slot(slot)
         if trouble.history:
             # Positions of another history may be higher than all that come.
             for topic in (names.message_topic(config.name), names.transaction_topic(config.name)):
                 partitions, settings = topic_plan(config)[topic]
-                remake(places.kafka, topic, partitions, settings)
-        state = places.control.read()
-        identity = {**places.source.identity(), "history": history(state) + 1}
-        facts = {**_withdrawn(state), **_awaited(places.kafka, config.name, state), **_cut(places.kafka, state)}
+                remake(context.kafka, topic, partitions, settings)
+        state = context.control.read()
+        identity = {**context.source.identity(), "history": history(state) + 1}
+        facts = {**_withdrawn(state), **_awaited(context.kafka, config.name, state), **_cut(context.kafka, state)}
         if trouble.history and state.get(TRUST) is not None:
             facts[TRUST] = Trust.of(config.name, state).in_another_history().to_json()
         forgotten = dict.fromkeys((RENEWAL, WATCHED, UNWATCHED))
-        places.control.write({**facts, "pipeline/identity": identity, **forgotten})
+        context.control.write({**facts, "pipeline/identity": identity, **forgotten})
 
     return renew
 
@@ -71,30 +71,30 @@ def _withdrawn(state: State) -> dict[str, dict[str, object] | None]:
 
 def _awaited(kafka: Kafka, pipeline: str, state: State) -> dict[str, dict[str, object] | None]:
     """The next reading begins an epoch of each table, of an empty one too: followers wait for it."""
-    newest = newest_reading(kafka, pipeline)
+    newest = newest_initial_snapshot(kafka, pipeline)
     after = 0.0 if newest is None else newest.begun
-    return {f"read/{name}": {**(state.get(f"read/{name}") or {}), "after": after} for name in state.under("epochs")}
+    return {f"read/{name}": {**(state.get(f"read/{name}") or {}), "after": after} for name in state.by_prefix("epochs")}
 
 
 def _cut(kafka: Kafka, state: State) -> dict[str, dict[str, object] | None]:
     """Logs that end before their newest epoch begins, since a broker lost the rest: the next one begins before that."""
     facts: dict[str, dict[str, object] | None] = {}
-    for name in state.under("epochs"):
+    for name in state.by_prefix("epochs"):
         log = registered_log(state, name)
         if log is None or another_topic(kafka, log):
             continue
-        cut = log.cut(kafka.written_ends({log.topic: log.partitions})[log.topic])
+        cut = log.clamped_to(kafka.written_ends({log.topic: log.partitions})[log.topic])
         if cut != log:
             facts |= cut.fact(name)
     return facts
 
 
-def stop_by(places: Places, slot: str, connector: str) -> None:
+def stop_by(context: PlanContext, slot: str, connector: str) -> None:
     """Return once a connector that was told to stop has left its slot."""
     deadline = time.monotonic() + STOP_SECONDS
     while True:
-        found = places.source.slot(slot)
-        if places.connect.state(connector)[0] in ("STOPPED", "UNASSIGNED") and (found is None or not found.active):
+        found = context.source.slot(slot)
+        if context.connect.state(connector)[0] in ("STOPPED", "UNASSIGNED") and (found is None or not found.active):
             return
         if time.monotonic() > deadline:
             raise SourceError(

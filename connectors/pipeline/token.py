@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from connectors.pipeline.places import Action, Places, bind
+from connectors.pipeline.plan_context import Action, PlanContext, bind
 from connectors.postgres.client import Postgres
 from driftless import names
 from driftless.errors import SourceError
@@ -82,59 +82,61 @@ def untrusted(source: Postgres, pipeline: str, state: State) -> str:
     return ""
 
 
-def plan_token(config_name: str, places: Places, state: State) -> tuple[list[Action], list[Action]]:
+def plan_token(config_name: str, context: PlanContext, state: State) -> tuple[list[Action], list[Action]]:
     """What is to be done before the connector runs, and what when all else is done."""
-    trust, token = Trust.of(config_name, state), token_of(places.source, config_name)
+    trust, token = Trust.of(config_name, state), token_of(context.source, config_name)
     known = token is not None and trust.knows(token)
     new = state.get("pipeline/identity") is None
     first, last = [], []
     if not known:
         sql = insert_sql(config_name) if token is None else None
         why = "by which it knows its own messages in the source's log"
-        first.append(Action("register", "token of the pipeline", why, sql, bind(_register, config_name, places, new)))
+        first.append(Action("register", "token of the pipeline", why, sql, bind(_register, config_name, context, new)))
     if not (known and trust.settled) and not (new and not trust.tokens):
         why = "no message without it is believed any more"
-        last.append(Action("register", "end of messages without the token", why, do=bind(_settle, config_name, places)))
+        last.append(
+            Action("register", "end of messages without the token", why, do=bind(_settle, config_name, context))
+        )
     return first, last
 
 
-def _register(pipeline: str, places: Places, new: bool) -> None:
+def _register(pipeline: str, context: PlanContext, new: bool) -> None:
     """Believe the token before anybody can use it: it is committed once its hash is in the control topic."""
-    token = token_of(places.source, pipeline)
+    token = token_of(context.source, pipeline)
     if token is not None:
-        _believe(pipeline, places, token, new=new)
+        _believe(pipeline, context, token, new=new)
         return
-    with places.admin.transaction():
-        places.admin.rows(f"{insert_sql(pipeline)} returning 1")
-        ((token,),) = places.admin.rows(f"select token from {names.TOKENS} where pipeline = %s", pipeline)
-        _believe(pipeline, places, token, new=new)
+    with context.admin.transaction():
+        context.admin.rows(f"{insert_sql(pipeline)} returning 1")
+        ((token,),) = context.admin.rows(f"select token from {names.TOKENS} where pipeline = %s", pipeline)
+        _believe(pipeline, context, token, new=new)
 
 
-def _believe(pipeline: str, places: Places, token: str, *, new: bool) -> None:
+def _believe(pipeline: str, context: PlanContext, token: str, *, new: bool) -> None:
     # A topic that was made a moment ago cannot be read yet, by some brokers; nor is there anything in it.
-    trust = Trust(pipeline) if new else Trust.of(pipeline, places.control.read())
-    places.control.write({TRUST: trust.with_token(token, new=new).to_json()})
+    trust = Trust(pipeline) if new else Trust.of(pipeline, context.control.read())
+    context.control.write({TRUST: trust.with_token(token, new=new).to_json()})
 
 
-def _settle(pipeline: str, places: Places) -> None:
+def _settle(pipeline: str, context: PlanContext) -> None:
     """Believe nothing else from here on.
 
     A transaction that is older than the token may not see it, and then writes its TRUNCATE without: it must have ended.
     """
-    token = token_of(places.source, pipeline)
+    token = token_of(context.source, pipeline)
     if token is None:
         raise SourceError(
             f"the role may not read {names.TOKENS}", hint="`driftless plan --sql` prints what a DBA must run"
         )
-    open_, deadline = {row[0] for row in places.admin.rows(_OPEN)}, time.monotonic() + OPEN_SECONDS
-    while open_ := open_ & {row[0] for row in places.admin.rows(_OPEN)}:
+    open_, deadline = {row[0] for row in context.admin.rows(_OPEN)}, time.monotonic() + OPEN_SECONDS
+    while open_ := open_ & {row[0] for row in context.admin.rows(_OPEN)}:
         if time.monotonic() > deadline:
             raise SourceError(
                 f"messages without the token are still believed: {len(open_)} transactions have been open for longer "
                 f"than {OPEN_SECONDS:.0f} s, and may write one",
                 hint="all else is done; when they have ended, `driftless apply` does this too",
             )
-        places.report(f"waiting for {len(open_)} transactions that are older than the token")
+        context.report(f"waiting for {len(open_)} transactions that are older than the token")
         time.sleep(0.2)
-    trust = Trust.of(pipeline, places.control.read())
-    places.control.write({TRUST: trust.settle(token, places.source.lsn()).to_json()})
+    trust = Trust.of(pipeline, context.control.read())
+    context.control.write({TRUST: trust.settle(token, context.source.lsn()).to_json()})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from connectors.pipeline.places import Action, Places, bind
+from connectors.pipeline.plan_context import Action, PlanContext, bind
 from connectors.postgres.client import Postgres
 from driftless import names
 from driftless.config.models import Config, milliseconds
@@ -35,11 +35,17 @@ def view_source(
 
 
 def plan_builds(
-    config: Config, places: Places, tables: dict[str, Table], state: State, epochs: dict[str, int], *, renewed: bool
+    config: Config,
+    context: PlanContext,
+    tables: dict[str, Table],
+    state: State,
+    epochs: dict[str, int],
+    *,
+    renewed: bool,
 ) -> tuple[list[Action], dict[str, Build]]:
     """What is to be begun, and for each view of several tables the build that its followers are to read."""
     actions, found = [], dict[str, Build]()
-    source = view_source(config, places.source, tables)
+    source = view_source(config, context.source, tables)
     for name, view in config.views.items():
         if not view.joined:
             continue
@@ -58,8 +64,8 @@ def plan_builds(
             max(milliseconds(table.retention) for table in captured),
             history=history(state) + renewed,
         )
-        another = another_topic(places.kafka, before.log) if before is not None and before.log is not None else ""
-        if before is not None and before.is_what(wanted) and not another:
+        another = another_topic(context.kafka, before.log) if before is not None and before.log is not None else ""
+        if before is not None and before.same_definition(wanted) and not another:
             found[name] = before
             continue
         found[name] = wanted
@@ -67,30 +73,32 @@ def plan_builds(
         if before is not None:
             detail += f", since its topic {another}" if another else ", next to the one that is there"
         actions.append(
-            Action("create" if before is None else "rebuild", f"view {name}", detail, do=_begin(config, places, wanted))
+            Action(
+                "create" if before is None else "rebuild", f"view {name}", detail, do=_begin(config, context, wanted)
+            )
         )
     return actions, found
 
 
-def _begin(config: Config, places: Places, wanted: Build) -> Callable[[], None]:
+def _begin(config: Config, context: PlanContext, wanted: Build) -> Callable[[], None]:
     def begin() -> None:
-        build = wanted.with_topic(places.kafka, config.name)
-        places.control.write({build.key: build.to_json()})
+        build = wanted.with_topic(context.kafka, config.name)
+        context.control.write({build.key: build.to_json()})
 
     return begin
 
 
-def plan_views_removal(config: Config, places: Places, state: State, existing: set[str]) -> list[Action]:
+def plan_views_removal(config: Config, context: PlanContext, state: State, existing: set[str]) -> list[Action]:
     """Forget views that were taken out of the configuration, with their topics."""
     actions = []
-    views = {key.rpartition("/")[0] for key in state.under("view")}
+    views = {key.rpartition("/")[0] for key in state.by_prefix("view")}
     for name in sorted(name for name in views if name not in config.views or not config.views[name].joined):
         found = builds(state, name)
         for number in found:
             topic = names.view_topic(config.name, name, number)
             if topic in existing:
-                actions.append(Action("drop", f"topic {topic}", do=bind(places.kafka.delete, topic)))
+                actions.append(Action("drop", f"topic {topic}", do=bind(context.kafka.delete, topic)))
         gone = [build.key for build in found.values()]
         gone += [progress_key(name, n, shard) for n, build in found.items() for shard in range(build.view.shards)]
-        actions.append(Action("forget", f"view {name}", do=bind(places.control.write, dict.fromkeys(gone))))
+        actions.append(Action("forget", f"view {name}", do=bind(context.control.write, dict.fromkeys(gone))))
     return actions

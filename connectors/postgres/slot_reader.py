@@ -13,7 +13,9 @@ from driftless.facts.state import UNWATCHED, WATCHED, State
 from driftless.lsn import format_lsn
 
 
-def heed(source: Postgres, slot: str, state: State, *, watched: bool) -> dict[str, dict[str, object] | None]:
+def slot_reader_facts(
+    source: Postgres, slot: str, state: State, *, watched: bool
+) -> dict[str, dict[str, object] | None]:
     """The facts that follow from who reads the slot now. `watched`: all was well a moment ago, and somebody saw that.
 
     Nothing where nobody reads it, or where the role may not see that.

@@ -18,7 +18,7 @@ _LATEST = 1 << 46
 
 
 @dataclass(frozen=True)
-class Reading:
+class InitialSnapshot:
     """Seconds since 1970 by the clock of the Connect worker, which stamps the records too. `ended`: None before.
 
     What it has read lies at or behind the first record of each partition that is not older than `begun`.
@@ -40,22 +40,22 @@ def notification(value: bytes | None) -> dict[str, Any]:
     return told if known else {}
 
 
-def next_reading(known: Reading | None, value: bytes | None) -> Reading | None:
+def next_initial_snapshot(known: InitialSnapshot | None, value: bytes | None) -> InitialSnapshot | None:
     """The newest reading once this record of the notification topic is known; a stranger's changes nothing."""
     told = notification(value)
     if told.get("aggregate_type") != "Initial Snapshot":
         return known
     at = told["timestamp"] / 1000
     if told["type"] == "STARTED":
-        return Reading(at)
+        return InitialSnapshot(at)
     if told["type"] == "COMPLETED" and known is not None:
         return replace(known, ended=at)
     return known
 
 
-def newest_reading(kafka: Kafka, pipeline: str) -> Reading | None:
+def newest_initial_snapshot(kafka: Kafka, pipeline: str) -> InitialSnapshot | None:
     """The newest that is told. None where there never was one, or it is so old that the topic has forgotten it."""
     reading = None
     for message in kafka.read_to_end(names.notification_topic(pipeline), isolation="read_committed"):
-        reading = next_reading(reading, message.value())
+        reading = next_initial_snapshot(reading, message.value())
     return reading

@@ -110,7 +110,7 @@ def _is_utf8(text: str) -> bool:
 
 def requests(state: State, follower: str) -> list[Request]:
     """What is asked of a follower and not yet answered, oldest first."""
-    facts = sorted(state.under(f"request/{follower}").items(), key=lambda item: item[1].offset)
+    facts = sorted(state.by_prefix(f"request/{follower}").items(), key=lambda item: item[1].offset)
     found = (_request(follower, name, fact.value) for name, fact in facts)
     return [request for request in found if request is not None]
 
@@ -153,7 +153,7 @@ def refuse_all(state: State, follower: str, why: str) -> dict[str, dict[str, obj
 
 def old_answers(state: State, follower: str) -> dict[str, dict[str, object] | None]:
     """The facts to forget: answers that whoever asked has had time to read."""
-    answers = state.under(f"answer/{follower}").items()
+    answers = state.by_prefix(f"answer/{follower}").items()
     return {f"answer/{follower}/{name}": None for name, fact in answers if state.now > fact.time + ANSWER_SECONDS}
 
 

@@ -91,7 +91,7 @@ def _follower(config: Config, name: str, state: State, source: SourceStatus, now
     running = is_running(state, name, now)
     paused = state.get(f"paused/{name}") is not None
     generations: list[dict[str, Any]] = []
-    for number in sorted(state.under(f"generation/{name}"), key=int):
+    for number in sorted(state.by_prefix(f"generation/{name}"), key=int):
         fact = state.get(f"follower/{name}/{number}") or {}
         said = str(fact.get("state", "stopped"))
         generations.append(

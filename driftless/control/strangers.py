@@ -87,7 +87,7 @@ _WHAT = {
 def warnings(state: State) -> list[str]:
     """What `status` says of them. They change nothing for followers."""
     said = []
-    for where, fact in state.under(KIND).items():
+    for where, fact in state.by_prefix(KIND).items():
         tally = fact.value
         if not tally["count"]:
             continue

@@ -93,11 +93,11 @@ class Positions:
 
 def _why_never(state: State, follower: str, now: float) -> str:
     """Why a follower does not get on by itself; empty where it may."""
-    if not state.under(f"generation/{follower}"):
+    if not state.by_prefix(f"generation/{follower}"):
         return "it was never applied; run `driftless apply`"
     if state.get(f"paused/{follower}") is not None:
         return f"it is paused; run `driftless resume {follower}`"
-    facts = [fact.value for fact in state.under(f"follower/{follower}").values()]
+    facts = [fact.value for fact in state.by_prefix(f"follower/{follower}").values()]
     if not is_running(state, follower, now):
         failed = [str(fact["trouble"]) for fact in facts if fact.get("state") == "failed" and fact.get("trouble")]
         return f"{NOBODY}; run `driftless run {follower}`" + "".join(f" (it ended: {why})" for why in failed[:1])
@@ -116,7 +116,7 @@ def stuck(state: State, follower: str, lsn: int) -> str:
     the position itself: what was committed before it may be what lets it go.
     """
     lease = state.get(f"lease/{follower}") or {}
-    facts = {int(n): fact.value for n, fact in state.under(f"follower/{follower}").items()}
+    facts = {int(n): fact.value for n, fact in state.by_prefix(f"follower/{follower}").items()}
     current = [fact for fact in facts.values() if lease.get("held") and fact.get("token") == lease.get("token")]
     said = next((str(fact["stuck"]) for fact in current if fact.get("stuck")), "")
     newest = facts[max(facts)] if facts else {}
@@ -130,5 +130,5 @@ def _applied(fact: Mapping[str, object]) -> int:
 
 def _has(state: State, follower: str, lsn: int) -> bool:
     """Whether the generation that readers see has applied the position."""
-    facts = [fact.value for fact in state.under(f"follower/{follower}").values()]
+    facts = [fact.value for fact in state.by_prefix(f"follower/{follower}").values()]
     return any(fact["live"] and _applied(fact) >= lsn for fact in facts)

@@ -32,7 +32,7 @@ class Build:
     log: TopicLog | None = None
     history: int = 0
 
-    def is_what(self, wanted: Build) -> bool:
+    def same_definition(self, wanted: Build) -> bool:
         """Whether it holds what another would."""
         return (self.view.fingerprint, self.epochs) == (wanted.view.fingerprint, wanted.epochs)
 
@@ -91,13 +91,13 @@ def build_of(state: State, view: str, number: int) -> Build | None:
 
 def builds(state: State, view: str) -> dict[int, Build]:
     """Every build of a view that there is, by number, oldest first."""
-    facts = state.under(f"view/{view}")
+    facts = state.by_prefix(f"view/{view}")
     return {n: Build.from_json(n, facts[str(n)].value) for n in sorted(map(int, facts))}
 
 
 def newest_number(state: State, view: str) -> int:
     """Of the build that was begun last; 0 where there is none."""
-    return max(map(int, state.under(f"view/{view}")), default=0)
+    return max(map(int, state.by_prefix(f"view/{view}")), default=0)
 
 
 def newest_build(state: State, view: str) -> Build | None:

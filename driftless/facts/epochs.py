@@ -50,7 +50,7 @@ class TopicLog:
         """Where every reader starts: rows deleted before it may have no tombstone in the log."""
         return self.newest.floors
 
-    def upto(self, epoch: int) -> TopicLog:
+    def until_epoch(self, epoch: int) -> TopicLog:
         """The log as it was before any later epoch. Raises SourceError where that epoch is not registered yet."""
         known = tuple(e for e in self.epochs if e.number <= epoch)
         topic_id = (known[-1].topic_id if known else "") or self.topic_id
@@ -71,9 +71,9 @@ class TopicLog:
         """The log with one more epoch."""
         read = max(read, self.newest.read if self.epochs else 0.0)
         epoch = Epoch(self.next_number, floors, why, lsn, read, self.topic_id)
-        return replace(self, epochs=(*self.cut(floors).epochs, epoch))
+        return replace(self, epochs=(*self.clamped_to(floors).epochs, epoch))
 
-    def cut(self, ends: Offsets) -> TopicLog:
+    def clamped_to(self, ends: Offsets) -> TopicLog:
         """The same log where a broker has lost what lay behind `ends`: what comes there now is of no older epoch."""
         epochs = [
             replace(e, floors={p: min(floor, ends[p]) for p, floor in e.floors.items()})
@@ -83,7 +83,7 @@ class TopicLog:
         ]
         return replace(self, epochs=tuple(epochs))
 
-    def moved(self, topic_id: str, partitions: int) -> TopicLog:
+    def with_topic(self, topic_id: str, partitions: int) -> TopicLog:
         """The same table's log in a topic that was made anew: epochs go on, offsets begin at 0."""
         older = tuple(replace(e, topic_id=e.topic_id or self.topic_id) for e in self.epochs)
         return replace(self, topic_id=topic_id, partitions=partitions, epochs=older)
@@ -188,7 +188,7 @@ class FollowedTable:
         log = registered_log(state, self.table)
         if log is None:
             raise SourceError(f"the table {self.table} is not captured any more", hint="run `driftless plan`")
-        return log.upto(self.epoch)
+        return log.until_epoch(self.epoch)
 
     def retention_seconds(self, config: Config, state: State) -> float:
         del state
@@ -203,19 +203,19 @@ class FollowedTable:
 def same_topic(kafka: Kafka, log: TopicLog) -> None:
     """Raise LogReplaced unless the topic is the very one that was registered, with as many partitions."""
     if reason := another_topic(kafka, log):
-        raise not_the_same(log, reason)
+        raise topic_replaced(log, reason)
 
 
-def not_the_same(log: TopicLog, reason: str) -> LogReplaced:
+def topic_replaced(log: TopicLog, reason: str) -> LogReplaced:
     return LogReplaced(f"the topic {log.topic} {reason}; saved offsets are no longer valid", hint=APPLY)
 
 
 def another_topic(kafka: Kafka, log: TopicLog) -> str:
     """Why a topic is not the one that was registered; empty where it is."""
-    return differs(log, kafka.topic(log.topic))
+    return mismatch_reason(log, kafka.topic(log.topic))
 
 
-def differs(log: TopicLog, found: Topic | None) -> str:
+def mismatch_reason(log: TopicLog, found: Topic | None) -> str:
     """Why the topic that is there, if any, is not the one that was registered; empty where it is."""
     if found is None:
         return "is gone since it was registered"

@@ -29,7 +29,7 @@ class Generation:
 
     `table`: as it was when the generation was begun, with the columns that it shows. `epoch`: of the table's log, at
     whose floor it begins. `build`: of a view of several tables, whose topic it follows; 0 where it follows the table's
-    own. `by_itself`: promoted as soon as it is built and checked. `promoted_at`, `retired_at`:
+    own. `auto_promote`: promoted as soon as it is built and checked. `promoted_at`, `retired_at`:
     seconds since 1970, by the broker's clock, at which readers began and ceased to see it.
     """
 
@@ -43,20 +43,23 @@ class Generation:
     fingerprint: str
     epoch: int = 1
     build: int = 0
-    by_itself: bool = True
+    auto_promote: bool = True
     promoted_at: float | None = None
     retired_at: float | None = None
 
     def to_json(self) -> dict[str, object]:
-        facts = {**asdict(self), "table": self.table.to_json()}
-        del facts["number"]
+        """Under the names that facts have: `by_itself` is `auto_promote`."""
+        facts = {**asdict(self), "table": self.table.to_json(), "by_itself": self.auto_promote}
+        del facts["number"], facts["auto_promote"]
         return facts
 
     @classmethod
     def from_json(cls, number: int, facts: Mapping[str, Any]) -> Generation:
-        return cls(**{**facts, "number": number, "table": Table.from_json(facts["table"])})
+        fields = {"by_itself": True, **facts}
+        auto_promote, table = fields.pop("by_itself"), Table.from_json(fields.pop("table"))
+        return cls(number=number, table=table, auto_promote=auto_promote, **fields)
 
-    def is_what(self, wanted: Generation) -> bool:
+    def same_definition(self, wanted: Generation) -> bool:
         """Whether it holds what another would: built of the same, from the same place of the same log."""
         return (self.fingerprint, self.followed) == (wanted.fingerprint, wanted.followed)
 
@@ -79,7 +82,7 @@ def define(
     *,
     log: FollowedLog | None = None,
     number: int = 1,
-    by_itself: bool = True,
+    auto_promote: bool = True,
 ) -> Generation:
     """The generation that the configuration and the table ask for.
 
@@ -105,12 +108,14 @@ def define(
     }
     digest = hashlib.sha256(json.dumps(built_from, sort_keys=True).encode()).hexdigest()[:16]
     place = log.to_json()
-    return Generation(number, entry.view, table, entry.kind, fields, sink, where, digest, by_itself=by_itself, **place)
+    return Generation(
+        number, entry.view, table, entry.kind, fields, sink, where, digest, auto_promote=auto_promote, **place
+    )
 
 
 def generations(state: State, follower: str) -> dict[int, Generation]:
     """Every generation of a follower that there is, by number, oldest first."""
-    facts = state.under(f"generation/{follower}")
+    facts = state.by_prefix(f"generation/{follower}")
     return {n: Generation.from_json(n, facts[str(n)].value) for n in sorted(map(int, facts))}
 
 
@@ -127,7 +132,9 @@ def label(follower: str, number: int) -> str:
 
 def renewed(generation: Generation, state: State, follower: str) -> Generation:
     """The same once more, from where its log now begins."""
-    fresh = replace(generation, number=next_number(state, follower), by_itself=True, promoted_at=None, retired_at=None)
+    fresh = replace(
+        generation, number=next_number(state, follower), auto_promote=True, promoted_at=None, retired_at=None
+    )
     return replace(fresh, **generation.followed.newest(state).to_json())
 
 

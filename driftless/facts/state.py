@@ -29,7 +29,7 @@ class Fact:
 class State:
     """What the control topic held at one moment.
 
-    What several threads look at is never changed: `having` makes the next one. `set` and `take` are for whoever has a
+    What several threads look at is never changed: `having` makes the next one. `set` and `merge` are for whoever has a
     state alone.
     """
 
@@ -61,7 +61,7 @@ class State:
             self.facts[key] = Fact(value, now, -1)
         self.__dict__.pop("_kinds", None)
 
-    def take(self, facts: Mapping[str, dict[str, object] | None]) -> None:
+    def merge(self, facts: Mapping[str, dict[str, object] | None]) -> None:
         """The same of several."""
         for key, value in facts.items():
             self.set(key, value)
@@ -83,7 +83,7 @@ class State:
         after.__dict__["now"] = max([self.now, *(fact.time for fact in facts.values() if fact is not None)])
         return after
 
-    def under(self, kind: str) -> dict[str, Fact]:
+    def by_prefix(self, kind: str) -> dict[str, Fact]:
         """Name -> fact of one kind."""
         prefix = f"{kind}/"
         found = self._kinds.get(kind.partition("/")[0], {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from driftless.verify.subject import Moment
+from driftless.verify.subject import PinnedSource
 from driftless.views.sql import DOUBT
 
 _TEXT = r'("(?:[^"\\]|\\.)*+")'
@@ -18,7 +18,7 @@ _ASIDE = re.compile(
 class Beyond:
     """Looks at each value that a careful statement has put aside. `found`: key of a document -> where the value is."""
 
-    def __init__(self, moment: Moment) -> None:
+    def __init__(self, moment: PinnedSource) -> None:
         self.found: dict[str, str] = {}
         self._moment = moment
 

@@ -22,7 +22,7 @@ from driftless.verify import boundary, judge
 from driftless.verify.beyond import Beyond
 from driftless.verify.judge import SuspectKeys
 from driftless.verify.mend import mend, mend_log, mend_view
-from driftless.verify.reached import Reached
+from driftless.verify.position_waiter import PositionWaiter
 from driftless.verify.spool import Hashes, Spool, hashes
 from driftless.verify.stages import LogSpool, read_items, read_source
 from driftless.verify.steps import RateLimiter, Step
@@ -63,12 +63,12 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Means:
+class VerifyContext:
     """What proving needs beside the subject. `folder`: for what is read; removed by whoever made it."""
 
     kafka: Kafka
     source: Source
-    reached: Reached
+    reached: PositionWaiter
     folder: Path
     source_rate: float
     follower_rate: float
@@ -76,7 +76,7 @@ class Means:
     steps: list[Step]
 
 
-class NobodyLeft(Exception):
+class NoTargetsLeft(Exception):
     """None of the followers can be compared; each knows why."""
 
 
@@ -99,7 +99,7 @@ class Proof:
     lies between is told apart by boundary.py, and what follows from that is in judge.py.
     """
 
-    def __init__(self, subject: Subject, means: Means) -> None:
+    def __init__(self, subject: Subject, means: VerifyContext) -> None:
         self._subject = subject
         self._means = means
         self._verdict = Verdict()
@@ -113,7 +113,7 @@ class Proof:
             suspects = self._first()
             while suspects and self._verdict.cuts < ROUNDS:
                 suspects = self._again(suspects)
-        except NobodyLeft:
+        except NoTargetsLeft:
             return self._verdict
         for scope, keys in suspects.items():
             for key, problem in keys.items():
@@ -138,7 +138,7 @@ class Proof:
             if not target.trouble:
                 self._mend(target.follower, partial(self._mend_follower, target))
 
-    def look(self, most: int) -> None:
+    def collect_samples(self, most: int) -> None:
         """Take the documents of some keys that are wrong into the verdict, as they are now, to be shown."""
         subject, values = self._subject, self._verdict.values
         wrong = {scope: sorted(keys)[:most] for scope, keys in self._verdict.wrong.items() if keys}
@@ -165,7 +165,7 @@ class Proof:
             return
         write(wrong)
         left, most = {scope: dict(wrong)}, verdict.cuts + ROUNDS
-        with suppress(NobodyLeft):
+        with suppress(NoTargetsLeft):
             while left and verdict.cuts < most:
                 left = self._again(left)
         still = verdict.wrong.get(scope, {}) | left.get(scope, {})
@@ -333,7 +333,7 @@ class Proof:
         subject = self._subject
         self._means.reached.by_followers(subject.targets, marker, subject.superseded)
         if subject.targets and all(target.trouble for target in subject.targets):
-            raise NobodyLeft
+            raise NoTargetsLeft
 
     def _read(
         self, target: Target, batches: Iterator[pa.RecordBatch], path: Path, step: Step, *, by_value: bool

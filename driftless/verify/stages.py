@@ -15,12 +15,12 @@ from driftless.kafka.client import Kafka, Offsets
 from driftless.verify.beyond import Beyond
 from driftless.verify.spool import ABSENT, ITEMS, LOG, SOURCE, Spool, hash_documents, hashes, save
 from driftless.verify.steps import RateLimiter, Step
-from driftless.verify.subject import UNREADABLE, Moment, Subject, Target
+from driftless.verify.subject import UNREADABLE, PinnedSource, Subject, Target
 from driftless.version import MAX_OFFSET
 
 
 def read_source(
-    subject: Subject, moment: Moment, path: Path, pace: RateLimiter, step: Step, keys: Sequence[str] | None = None
+    subject: Subject, moment: PinnedSource, path: Path, pace: RateLimiter, step: Step, keys: Sequence[str] | None = None
 ) -> tuple[Spool, dict[str, str]]:
     """What the source shows, of these keys alone, where they are given; and which documents it cannot show: key -> the
     place of the value.
@@ -41,7 +41,7 @@ def read_source(
 
 
 def _pages(
-    subject: Subject, moment: Moment, keys: Sequence[str] | None, beyond: Beyond
+    subject: Subject, moment: PinnedSource, keys: Sequence[str] | None, beyond: Beyond
 ) -> Iterator[list[tuple[str, str]] | None]:
     """Pages of documents. None: what was given so far is to be forgotten, since it is read again from the start."""
     try:

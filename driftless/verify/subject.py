@@ -16,7 +16,7 @@ from driftless.kafka.client import Offsets
 from driftless.sink import Sink
 
 
-class Moment(Protocol):
+class PinnedSource(Protocol):
     """The source at one exact position; see connectors/postgres/source_snapshot.py."""
 
     @property
@@ -55,7 +55,7 @@ class History(Protocol):
 class Source:
     """`moment`: takes a position, told how to report who holds it up. `mark`: writes a marker and gives its place."""
 
-    moment: Callable[[Callable[[str], None]], AbstractContextManager[Moment]]
+    moment: Callable[[Callable[[str], None]], AbstractContextManager[PinnedSource]]
     mark: Callable[[], int]
 
 

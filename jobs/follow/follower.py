@@ -136,7 +136,7 @@ class Follower(LeasedWorkers[_RunningGeneration]):
         return kind in ("epochs", "view", "build", "pipeline")
 
     def _turn(self, state: State) -> Facts:
-        facts_now = state.under(f"generation/{self.name}")
+        facts_now = state.by_prefix(f"generation/{self.name}")
         if facts_now != self._facts:
             # Many turns a second, and a generation's facts hold a whole table.
             self._facts, self._known = facts_now, generations(state, self.name)
@@ -188,7 +188,7 @@ class Follower(LeasedWorkers[_RunningGeneration]):
         follow.confirm_lease = self.lease.sure
         if state.get(f"paused/{self.name}") is not None:
             follow.paused.set()
-        facts = state.under(f"follower/{self.name}")
+        facts = state.by_prefix(f"follower/{self.name}")
         if self._promotion is None:
             promoting = {int(n) for n, fact in facts.items() if fact.value.get("state") == "promoting"}
             self._interrupted |= promoting & generations(state, self.name).keys()
@@ -242,7 +242,7 @@ class Follower(LeasedWorkers[_RunningGeneration]):
 
     def _promote_what_is_built(self) -> None:
         """Switch to the newest generation that was begun to be promoted by itself, once it is built."""
-        number = max((n for n, r in self._running.items() if r.generation.by_itself), default=None)
+        number = max((n for n, r in self._running.items() if r.generation.auto_promote), default=None)
         if number is None or self.promoting:
             return
         r, holding = self._running[number], self._running[number].progress.holding  # one moment of it
@@ -320,7 +320,7 @@ class Follower(LeasedWorkers[_RunningGeneration]):
         generation = self._running[number].generation
         newer = [r.generation for n, r in self._running.items() if n > number]
         return generation.promoted_at is None and any(
-            g.promoted_at is not None or g.by_itself or not generation.by_itself for g in newer
+            g.promoted_at is not None or g.auto_promote or not generation.auto_promote for g in newer
         )
 
     def _is_over(self, number: int, state: State) -> bool:

@@ -130,7 +130,7 @@ class RequestHandler:
             return _NOT_YET  # that one is to be known first, or two would have one number
         wanted = replace(self._generation(request, state), number=next_number(state, name))
         last = newest(state, name)
-        same = last is not None and last.is_what(wanted) and last.by_itself == wanted.by_itself
+        same = last is not None and last.same_definition(wanted) and last.auto_promote == wanted.auto_promote
         if last is not None and same and self._is_being_built(last):
             return request.answer(generation=last.number)
         return begin_facts(name, wanted) | request.answer(generation=wanted.number)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from driftless.errors import LogLost, SourceUnavailable
-from driftless.facts.epochs import APPLY, TopicLog, differs, keeps_all, not_the_same
+from driftless.facts.epochs import APPLY, TopicLog, keeps_all, mismatch_reason, topic_replaced
 from driftless.kafka.client import Kafka
 
 Place = tuple[str, int]
@@ -64,8 +64,8 @@ class LogIdentityCheck:
         if found is None and now - self._gone_at.setdefault(log.topic, now) < GONE_SECONDS:
             hint = f"a broker may be starting; where it stays away for {GONE_SECONDS:g} s, somebody has deleted it"
             raise SourceUnavailable(f"Kafka has no topic {log.topic}", hint=hint)
-        if reason := "is gone since it was registered" if found is None else differs(log, found):
-            raise not_the_same(log, reason)
+        if reason := "is gone since it was registered" if found is None else mismatch_reason(log, found):
+            raise topic_replaced(log, reason)
         self._gone_at.pop(log.topic, None)
 
     def _check_tails(self, read: Mapping[Place, int]) -> None:

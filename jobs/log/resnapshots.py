@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Message
 
 from driftless import names
-from driftless.control.initial_snapshot import Reading, next_reading
+from driftless.control.initial_snapshot import InitialSnapshot, next_initial_snapshot
 from driftless.control.topic import Control
 from driftless.facts.epochs import TopicLog
 from driftless.kafka.client import Kafka, Offsets
@@ -30,8 +30,8 @@ class Readings:
         self._control = Control(kafka, pipeline)
         self._topic = names.notification_topic(pipeline)
         self._heard = 0
-        self._newest: Reading | None = None
-        self._accounted: Reading | None = None
+        self._newest: InitialSnapshot | None = None
+        self._accounted: InitialSnapshot | None = None
         self._harmless = frozenset[str]()
         """Topics whose epoch had begun with or after the newest reading, though it does not say so."""
 
@@ -44,7 +44,7 @@ class Readings:
         begin = self._heard if self._heard <= end else 0
         begin = max(begin, self._kafka.beginnings(self._topic, 1)[0])
         for message in self._kafka.read_to_end(self._topic, begin=begin, isolation="read_committed"):
-            self._newest = next_reading(self._newest, message.value())
+            self._newest = next_initial_snapshot(self._newest, message.value())
         self._heard = end
         return end >= written
 
@@ -59,7 +59,7 @@ class Readings:
         if newest is None or newest == self._accounted or newest.ended is None or written < newest.ended:
             return
         state = self._control.read()
-        logs = {name: TopicLog.from_json(fact.value) for name, fact in state.under("epochs").items()}
+        logs = {name: TopicLog.from_json(fact.value) for name, fact in state.by_prefix("epochs").items()}
         behind = {name: log for name, log in logs.items() if log.newest.read < newest.begun}
         read: dict[str, dict[str, Any]] = {name: state.get(f"read/{name}") or {} for name in behind}
         floors = {}
@@ -80,7 +80,7 @@ class Readings:
         self._harmless = frozenset(behind[name].topic for name, found in floors.items() if found is None)
         self._accounted = newest
 
-    def _floors(self, log: TopicLog, reading: Reading, *, awaited: bool) -> Offsets | None:
+    def _floors(self, log: TopicLog, reading: InitialSnapshot, *, awaited: bool) -> Offsets | None:
         """The first offset of each partition that the reading wrote; None where nothing of the epoch lies before.
 
         `awaited`: followers wait for an epoch that begins with it, whatever lies before.

@@ -53,7 +53,7 @@ def furthest(state: State, view: str, build: int) -> int | None:
 
 
 def _applied(state: State, view: str, build: int) -> Iterator[int]:
-    for name, fact in state.under("generation").items():
+    for name, fact in state.by_prefix("generation").items():
         if (fact.value.get("view"), fact.value.get("build")) != (view, build):
             continue
         standing = state.get(f"follower/{name}")

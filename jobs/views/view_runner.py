@@ -81,7 +81,7 @@ class ViewRunner(LeasedWorkers[_RunningBuild]):
         return kind in ("epochs", "generation", "pipeline")
 
     def _turn(self, state: State) -> Facts:
-        facts_now = state.under(f"view/{self.view}")
+        facts_now = state.by_prefix(f"view/{self.view}")
         if facts_now != self._facts:
             # Many turns a second, and a build's facts hold whole tables.
             self._facts, self._known = facts_now, builds(state, self.view)

@@ -33,7 +33,7 @@ class Action:
 
 
 @dataclass
-class Places:
+class PlanContext:
     """Where a plan looks and acts."""
 
     source: Postgres

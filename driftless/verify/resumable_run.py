@@ -23,7 +23,7 @@ ABANDONED_SECONDS = 24 * 3600.0
 """What nobody has written in for so long is of a process that was killed."""
 
 
-class Kept:
+class ResumableRun:
     """The folder of one verify, of which one process at a time has it; another gets one that nothing is kept in.
 
     `reports`: of followers that were compared to the end before.

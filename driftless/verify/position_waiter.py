@@ -25,7 +25,7 @@ _TOLD_SECONDS = 5.0
 _ANEW = "its log was recreated meanwhile; verify again once its new generation is live"
 
 
-class Reached:
+class PositionWaiter:
     """Looks at the control topic, where whoever runs a follower tells what it has applied, and at the markers.
 
     Both are read on from one look to the next, so that a look costs little. For one thread.
@@ -43,7 +43,7 @@ class Reached:
         self._markers.assign([TopicPartition(self._topic, 0, first)])
         self._newest = 0
 
-    def __enter__(self) -> Reached:
+    def __enter__(self) -> PositionWaiter:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -101,7 +101,6 @@ def test_a_newer_version_that_is_refused_too_takes_the_older_one_s_place(pipelin
     assert held(pipeline).keys() == {"3", "4"}
 
 
-@pytest.mark.soak
 def test_a_replay_lets_nothing_go_and_a_killed_run_forgets_nothing(pipeline: Pipeline, job: Job) -> None:
     before = held(pipeline)
     job.kill()

@@ -114,12 +114,7 @@ def test_after_a_mistake_within_a_transaction_the_last_facts_can_be_written(monk
     lease.follower, lease.token, lease._key, lease._holder = "item", 1, "lease/item", HERE
     lease._lock, lease._producer, lease._taken_at, lease.held = threading.Lock(), None, 0.0, True
     lease._control = cast("Any", SimpleNamespace(topic="shop.control"))
-
-    def open_next(lease: Lease) -> Any:
-        lease._producer = cast("Any", next(opened))
-        return lease._producer
-
-    monkeypatch.setattr(Lease, "_open", open_next)
+    monkeypatch.setattr(Lease, "_open", lambda _: next(opened))
     with pytest.raises(ValueError, match="a mistake of ours"):
         lease.write({})
     lease.release({"follower/item/1": {"state": "failed"}})

@@ -128,8 +128,7 @@ class Lease:
         self.confirm()
         settings: dict[str, Setting] = {"transaction.timeout.ms": int(LEASE_SECONDS * 1000)}
         id_ = names.lease_id(self._control.pipeline, self.follower)
-        self._producer = self._control.kafka.fencing_producer(id_, **settings)
-        return self._producer
+        return self._control.kafka.fencing_producer(id_, **settings)
 
     def confirm(self) -> None:
         """Raise Fenced where another runner has taken over since. Any thread may ask."""
@@ -171,24 +170,21 @@ class Lease:
                 written.append(message)
 
         try:
-            producer = self._producer or self._open()
+            # Kept once it has committed: after any error it may be within a transaction, which the next producer ends.
+            producer, self._producer = self._producer or self._open(), None
             begun = elapsed()
             producer.begin_transaction()
             for key, value in facts.items():
                 producer.produce(self._control.topic, key=key.encode(), value=encode(value), on_delivery=delivered)
             producer.commit_transaction(WRITE_SECONDS)
         except KafkaException as exc:
-            self._producer = None
             error: KafkaError = exc.args[0]
             if is_fencing(error):
                 raise self._fenced() from exc
             failure = kafka_error(error, self._control.topic)
             self._why = str(failure)
             raise failure from exc
-        except BaseException:
-            self._producer = None  # it is within a transaction, which the next producer ends
-            raise
-        self._renewed_at, self._why = begun, ""
+        self._producer, self._renewed_at, self._why = producer, begun, ""
         return written
 
     def _fenced(self) -> Fenced:

@@ -145,11 +145,10 @@ def _more(config: Config, context: Any) -> Iterator[Any]:
 def _log_in_as_spark(config: Config, kafka: Kafka) -> None:
     """Try the Java client too, which has names of its own for security. It needs a JVM: only where security is set."""
     from cli.run import spark_jars
-    from jobs.spark.login import log_in, small_jvm
+    from jobs.spark.login import log_in_without_spark
 
     if config.kafka.security is not None:
-        with small_jvm(spark_jars()) as jvm:
-            log_in(jvm, kafka)
+        log_in_without_spark(kafka, spark_jars())
 
 
 @app.command()

@@ -186,8 +186,7 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
         kept = ending.enter_context(_kept(config, asked, wanted))
         spark = session(spark_jars(), memory=asked.memory)
         ending.callback(stop, spark)
-        if control.kafka.secured:
-            log_in_as_spark(spark, control.kafka, spark_jars())
+        log_in_as_spark(spark, control.kafka, spark_jars())
         steps: list[Step] = []
         ending.enter_context(show(steps, err))
         taken = Source(partial(moment, config.source.dsn, asked.patience), partial(emit_marker, source, config.name))

@@ -36,8 +36,7 @@ def newest_document(job: Job, kafka: Kafka, jars: Sequence[Path], key: str) -> s
         options["includeHeaders"] = "true"
     source = replace(job.source, options=options)
     try:
-        if kafka.secured:
-            log_in_as_spark(spark, kafka, jars)
+        log_in_as_spark(spark, kafka, jars)
         writes = read_slice(spark, source, job.log.floor, end).where(col("key") == key)
         newest = writes.orderBy(col("version").desc()).limit(1).collect()
     except SPARK_ERRORS:

@@ -119,8 +119,7 @@ class Runner:
             ending.callback(feed.stop)
             spark = session(self._jars, memory=self._memory)
             ending.callback(stop, spark)
-            if kafka.secured:
-                log_in_as_spark(spark, kafka, self._jars)
+            log_in_as_spark(spark, kafka, self._jars)
             self._under_way = True
             quarantine = QuarantineLog(kafka, self._config.name)
             ends = Ends(kafka, self.halt)

@@ -54,12 +54,21 @@ def log_in(jvm: Any, kafka: Kafka) -> None:
 
 
 def log_in_as_spark(spark: SparkSession, kafka: Kafka, jars: Sequence[Path]) -> None:
-    """The same, with the client of Spark's own JVM, or one like it. `jars`: of Spark's Kafka source."""
+    """The same, where brokers ask for it, with the client of Spark's own JVM, or one like it. `jars`: of Spark's Kafka
+    source.
+    """
+    if not kafka.secured:
+        return
     if is_private_spark_usable(spark):
         log_in(jvm_of(spark), kafka)
     else:
-        with small_jvm(jars) as jvm:
-            log_in(jvm, kafka)
+        log_in_without_spark(kafka, jars)
+
+
+def log_in_without_spark(kafka: Kafka, jars: Sequence[Path]) -> None:
+    """The same, with the client of a JVM that is started for it."""
+    with small_jvm(jars) as jvm:
+        log_in(jvm, kafka)
 
 
 @contextmanager

@@ -122,12 +122,12 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
         found.steps.append(time.monotonic())
         call(self)
 
-    def confirm_lease() -> None:
+    def check_lease() -> None:
         if found.lost:
             raise SourceUnavailable("the lease has not been renewed for 9 s")
 
     monkeypatch.setattr(GenerationWorker, "_step", step)
-    follow.confirm_lease = confirm_lease
+    follow.check_lease = check_lease
     thread = threading.Thread(target=follow.run, daemon=True)
     thread.start()
     yield found

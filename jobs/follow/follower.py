@@ -182,10 +182,19 @@ class Follower(LeasedWorkers[_RunningGeneration]):
         job = make_job(shared.config, self.name, generation, state, shared.kafka)
         feed = FrontierFeed(generation.followed, job.log, shared.frontiers)
         quarantine = GenerationQuarantine(shared.quarantine, self.name, generation.number)
-        means = shared.kafka, shared.spark, shared.small_slices, shared.ends
-        follow = GenerationWorker(job, *means, feed.pending, self.lease.token, quarantine, self._seen)
+        follow = GenerationWorker(
+            job,
+            shared.kafka,
+            shared.spark,
+            shared.small_slices,
+            shared.ends,
+            feed.pending,
+            self.lease.token,
+            quarantine,
+            self._seen,
+        )
         follow.promote_if_none = _is_heir(generation.number, generations(state, self.name))
-        follow.confirm_lease = self.lease.sure
+        follow.check_lease = self.lease.sure
         if state.get(f"paused/{self.name}") is not None:
             follow.paused.set()
         facts = state.by_prefix(f"follower/{self.name}")

@@ -88,7 +88,7 @@ class GenerationWorker:
         self.promotion_target: Progress | None = None
         """The generation that readers are being switched to. The worker claims no position before that one does."""
         self.replay: Replay | None = None
-        self.confirm_lease: Callable[[], None] = lambda: None
+        self.check_lease: Callable[[], None] = lambda: None
         """Raises SourceUnavailable where another runner may have the lease before long: nothing is written then."""
         self._kafka = kafka
         self._identity = LogIdentityCheck(kafka, [job.log])
@@ -152,7 +152,7 @@ class GenerationWorker:
             try:
                 if self.progress.error is not None:
                     raise self.progress.error
-                self.confirm_lease()
+                self.check_lease()
                 step()
             except (SinkUnavailable, SourceUnavailable) as exc:
                 if self.stop.is_set() or last:

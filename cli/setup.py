@@ -20,7 +20,7 @@ from driftless.kafka.client import Kafka
 from driftless.pipeline import load
 
 _STORES_AT_ONCE = 8
-Anew = Annotated[
+Resnapshot = Annotated[
     bool,
     typer.Option("--anew", help="Re-snapshot all tables, also where the source is another server."),
 ]
@@ -46,10 +46,10 @@ def _secret(config: Config, password: object, *, store: bool) -> str | None:
     return f"${{dir:{stack.secrets_dir}:{config.name}}}"
 
 
-def _findings(config: Config, context: Any, *, anew: bool = False) -> tuple[list[Any], bool]:
+def _findings(config: Config, context: Any, *, resnapshot: bool = False) -> tuple[list[Any], bool]:
     from connectors.pipeline.check import check
 
-    findings = check(config, context, anew=anew)
+    findings = check(config, context, resnapshot=resnapshot)
     tables = context.source.tables({config.table_of(name): () for name in config.followers})
     findings += [finding for name in config.followers for finding in _store(config, tables, name)]
     findings += notes(config, context.source)
@@ -177,14 +177,14 @@ def check(file: File = SYNC, as_json: Json = False) -> None:
     raise typer.Exit(NO if fatal else YES)
 
 
-def _plan(config: Config, context: Any, *, store_secret: bool, anew: bool) -> list[Any]:
+def _plan(config: Config, context: Any, *, store_secret: bool, resnapshot: bool) -> list[Any]:
     from connectors.pipeline.plan import make_plan
 
-    findings, _ = _findings(config, context, anew=anew)
+    findings, _ = _findings(config, context, resnapshot=resnapshot)
     if wrong := [str(finding) for finding in findings if finding.fatal and not finding.planned]:
         raise ConfigError(*wrong, hint="put these right; `driftless check` looks at them again")
     secret = _secret(config, context.source.parameters.get("password"), store=store_secret)
-    return make_plan(config, context, secret, anew=anew)
+    return make_plan(config, context, secret, resnapshot=resnapshot)
 
 
 @app.command()
@@ -193,7 +193,7 @@ def plan(
     as_json: Json = False,
     sql: Annotated[bool, typer.Option("--sql", help="Only what the database needs, for a DBA to run.")] = False,
     values: Annotated[bool, typer.Option("--values", help="Show documents with the values of a row.")] = False,
-    anew: Anew = False,
+    resnapshot: Resnapshot = False,
     whole: Annotated[bool, typer.Option("--all", help="List every step, and a document of every view.")] = False,
 ) -> None:
     """Show what `apply` would do, and a document of each view that is followed. Exits 1 when it would do anything.
@@ -212,7 +212,7 @@ def plan(
 
     config = load(file)
     with reach(config) as context:
-        actions = _plan(config, context, store_secret=False, anew=anew)
+        actions = _plan(config, context, store_secret=False, resnapshot=resnapshot)
         followed = {follower.view for follower in config.followers.values()}
         asked = config.views.keys() if whole or as_json else followed
         found = {} if sql else samples(config, context.source, asked, values=values)
@@ -248,10 +248,10 @@ def _changes(actions: list[Any]) -> dict[str, Any]:
 
 
 @app.command()
-def apply(file: File = SYNC, as_json: Json = False, anew: Anew = False) -> None:
+def apply(file: File = SYNC, as_json: Json = False, resnapshot: Resnapshot = False) -> None:
     """Make publication, topics, connector and followers as the configuration says. Again: changes nothing.
 
-    Where changes are missing from the log (a lost slot, a table that left the publication), it has tables read anew.
+    Where changes are missing from the log (a lost slot, a table that left the publication), it re-snapshots the tables.
 
     Example: `driftless apply`
 
@@ -264,7 +264,7 @@ def apply(file: File = SYNC, as_json: Json = False, anew: Anew = False) -> None:
 
     config = load(file)
     with reach(config, admin=True) as context:
-        actions = _plan(config, context, store_secret=True, anew=anew)
+        actions = _plan(config, context, store_secret=True, resnapshot=resnapshot)
         if actions and context.control.exists():  # before the connector may be started again
             state = context.control.read()
             context.control.write(slot_reader_facts(context.source, names.slot(config.name), state, watched=False))

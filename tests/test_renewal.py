@@ -144,11 +144,11 @@ def world(**more: Any) -> World:
     return World(facts=facts, **more)
 
 
-def apply(config: Config, world: World, *, anew: bool = False) -> int:
+def apply(config: Config, world: World, *, resnapshot: bool = False) -> int:
     """What `apply` does of it; how many actions that was."""
     any_ = cast("Any", world)
     context = PlanContext(any_, any_, any_, any_, any_)
-    actions = plan_renewal(config, context, world.read(), anew=anew)
+    actions = plan_renewal(config, context, world.read(), resnapshot=resnapshot)
     for action in actions:
         action.do()
     return len(actions)
@@ -198,5 +198,5 @@ def test_it_is_done_when_it_is_asked_for_and_not_without(config: Config) -> None
     sound = world(found=Slot("driftless_shop", 900, 7, 0, "reserved"))
     assert apply(config, sound) == 0
     assert sound.done == []
-    assert apply(config, sound, anew=True) == 1
+    assert apply(config, sound, resnapshot=True) == 1
     assert sound.found is None

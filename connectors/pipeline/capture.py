@@ -10,7 +10,7 @@ from connectors.debezium.snapshot import SnapshotFailed, Snapshots, Wanted
 from connectors.pipeline.objects import drop_trigger
 from connectors.pipeline.plan_context import Action, PlanContext, bind
 from connectors.pipeline.token import emit_marker
-from connectors.postgres.catalogue import CatalogueFacts, look_up, table_facts, why_anew
+from connectors.postgres.catalogue import CatalogueFacts, look_up, table_facts, why_resnapshot
 from driftless import names
 from driftless.config.models import Config
 from driftless.errors import ConfigError, SourceError
@@ -170,7 +170,7 @@ class _Taking:
         if said := topics.trouble(self._log):
             return said
         keys = (f"{kind}/{self._table.full_name}" for kind in KINDS)
-        return why_anew(self._context.source, found, self._table, {key: state.get(key) for key in keys})
+        return why_resnapshot(self._context.source, found, self._table, {key: state.get(key) for key in keys})
 
     def check(self) -> None:
         """Refuse what Debezium reads wrongly beside the stream: by way of the driver's own type a date loses its era,
@@ -193,7 +193,9 @@ class _Taking:
         snapshot = self._begun
         if snapshot is not None and (
             snapshot.epoch != self.epoch
-            or why_anew(context.source, look_up(context.source, self._config.name, [table]), table, snapshot.facts)
+            or why_resnapshot(
+                context.source, look_up(context.source, self._config.name, [table]), table, snapshot.facts
+            )
         ):
             snapshot = None  # the rows that were read before would lack what changed since
         while True:

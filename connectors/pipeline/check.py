@@ -45,10 +45,10 @@ class Finding:
         return f"{'error' if self.fatal else 'note'}: {self.what}"
 
 
-def check(config: Config, context: PlanContext, *, anew: bool = False) -> list[Finding]:
+def check(config: Config, context: PlanContext, *, resnapshot: bool = False) -> list[Finding]:
     """What stands in the way, and what an operator should know. Changes nothing.
 
-    `anew`: all tables are to be read anew, so the source may be another server, or have another history.
+    `resnapshot`: all tables are re-snapshotted, so the source may be another server, or have another history.
     """
     tables = captured_tables(context.source, config)
     return [
@@ -56,7 +56,7 @@ def check(config: Config, context: PlanContext, *, anew: bool = False) -> list[F
         *_rights(config, context.source, tables),
         *_tables(config, context.source, tables),
         *_views(config, context.source, tables, lambda: _gone(context, tables)),
-        *_log(config, context, anew=anew),
+        *_log(config, context, resnapshot=resnapshot),
     ]
 
 
@@ -158,7 +158,7 @@ def _where(
         yield Finding(config.at(at, f"text has the order of UTF8 in the log; this database has {encoding}"))
 
 
-def _log(config: Config, context: PlanContext, *, anew: bool) -> Iterator[Finding]:
+def _log(config: Config, context: PlanContext, *, resnapshot: bool) -> Iterator[Finding]:
     existing = context.kafka.topics()
     for name, reason in topic_meetings(config.name, config.source.tables, existing):
         yield Finding(f"{name} {reason}")
@@ -187,7 +187,7 @@ def _log(config: Config, context: PlanContext, *, anew: bool) -> Iterator[Findin
     if held is not None:
         yield Finding(str(held), planned=True)
     for trouble in troubles(config, context.source, context.connect, state):
-        yield Finding(str(trouble), planned=anew or not trouble.history)
+        yield Finding(str(trouble), planned=resnapshot or not trouble.history)
     publication = names.publication(config.name)
     for name, how in context.source.carried(publication).items():
         _, _, part = how.partition(" ")

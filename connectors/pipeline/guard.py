@@ -1,7 +1,7 @@
 """What a pipeline's log rests on, looked at again and again: the server, its history, the slot, the publication.
 
 Where one of these is not what it was, changes may be missing from the log, and no record says so. Whoever follows then
-stops, and `driftless apply` has the tables read anew.
+stops, and `driftless apply` re-snapshots the tables.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNREAD_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why the log can no longer be trusted. `renewal`: all tables must be read anew, not some alone.
+    """Why the log can no longer be trusted. `renewal`: all tables must be re-snapshotted, not some alone.
 
     `history`: the source is another server, or its log was written twice over.
     """

@@ -34,15 +34,15 @@ START_SECONDS = 120.0
 """How long `apply` waits for the connector to run: creating the slot waits for every open transaction."""
 
 
-def make_plan(config: Config, context: PlanContext, secret: str | None, *, anew: bool = False) -> list[Action]:
+def make_plan(config: Config, context: PlanContext, secret: str | None, *, resnapshot: bool = False) -> list[Action]:
     """Everything that is not yet as the configuration says, in the order in which it must be done.
 
-    `anew`: all tables are to be read anew, whether that is called for or not.
+    `resnapshot`: all tables are re-snapshotted, whether that is called for or not.
     """
     tables = {name: table for name, table in captured_tables(context.source, config).items() if table is not None}
     existing = context.kafka.topics()
     state = context.control.read() if context.control.topic in existing else State({})
-    renewal = plan_renewal(config, context, state, anew=anew)
+    renewal = plan_renewal(config, context, state, resnapshot=resnapshot)
     capture = plan_capture(config, context, tables, state, renewed=bool(renewal))
     building, builds = plan_builds(config, context, tables, state, capture.epochs, renewed=bool(renewal))
     before, after = plan_token(config.name, context, state)
@@ -122,7 +122,7 @@ def _database(config: Config, context: PlanContext, tables: dict[str, Table], st
 
 
 def _take_out(context: PlanContext, state: State, table: str, statement: str) -> None:
-    """A run that was started before must not take it for missing; put back, it is read anew."""
+    """A run that was started before must not take it for missing; put back, it is re-snapshotted."""
     known = state.get(f"carried/{table}")
     if known is not None:
         context.control.write({f"carried/{table}": {**known, LEAVING: True}})
@@ -148,7 +148,7 @@ def _topics(config: Config, context: PlanContext, state: State, existing: set[st
             continue
         if found.partitions != partitions == registered.get(name):
             detail = f"it has {counted(found.partitions, 'partition')}, and {partitions} are registered"
-            do = bind(_make_anew, config, context, name, partitions, settings)
+            do = bind(_recreate, config, context, name, partitions, settings)
             actions.append(Action("make anew", f"topic {name}", detail, do=do))
             continue
         if found.partitions != partitions:
@@ -164,7 +164,7 @@ def _topics(config: Config, context: PlanContext, state: State, existing: set[st
     return actions
 
 
-def _make_anew(config: Config, context: PlanContext, name: str, partitions: int, settings: dict[str, str]) -> None:
+def _recreate(config: Config, context: PlanContext, name: str, partitions: int, settings: dict[str, str]) -> None:
     """Delete a topic and make it again; nobody writes to it meanwhile."""
     connector = names.connector(config.name)
     context.connect.stop(connector)

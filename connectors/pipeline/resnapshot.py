@@ -1,4 +1,4 @@
-"""Begin anew where the source's log has a gap: Connect forgets its position, and Debezium reads all tables again.
+"""Start over where the source's log has a gap: Connect forgets its position, and Debezium re-snapshots all tables.
 
 Whoever runs finds that snapshot told in the log, begins an epoch of each table there and builds its followers from it.
 So nothing has to be kept of the gap, and an interrupted renewal is begun again or goes on by itself.
@@ -24,10 +24,12 @@ from driftless.kafka.client import Kafka
 STOP_SECONDS = 60.0
 
 
-def plan_renewal(config: Config, context: PlanContext, state: State, *, anew: bool) -> list[Action]:
-    """What has all tables read anew, where that is called for or wanted. It leaves the connector stopped."""
-    found = [t for t in troubles(config, context.source, context.connect, state) if t.renewal or (anew and t.history)]
-    if not found and anew and context.connect.config(names.connector(config.name)) is not None:
+def plan_renewal(config: Config, context: PlanContext, state: State, *, resnapshot: bool) -> list[Action]:
+    """What re-snapshots all tables, where that is called for or wanted. It leaves the connector stopped."""
+    found = [
+        t for t in troubles(config, context.source, context.connect, state) if t.renewal or (resnapshot and t.history)
+    ]
+    if not found and resnapshot and context.connect.config(names.connector(config.name)) is not None:
         found = [Trouble("this was asked for")]
     if not found:
         return []

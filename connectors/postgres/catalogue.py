@@ -44,7 +44,7 @@ def table_facts(source: Postgres, pipeline: str, table: Table) -> Facts:
     return look_up(source, pipeline, [table]).facts(table)
 
 
-def why_anew(source: Postgres, found: CatalogueFacts, table: Table, facts: Facts) -> str:
+def why_resnapshot(source: Postgres, found: CatalogueFacts, table: Table, facts: Facts) -> str:
     """Why the log no longer says what the table holds, which was registered as `facts`; empty where it does.
 
     Another key, another type, a rewrite, a column that comes with values or under another name, a publication that did

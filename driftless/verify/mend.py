@@ -72,11 +72,12 @@ def mend_log(subject: Subject, wrong: Mapping[str, int], log: LogSpool, kafka: K
         subject.again(keys[start : start + _SNAPSHOT_KEYS])
 
 
-def mend_view(builders: ViewBuilders, wrong: Mapping[str, int], *, anew: bool = False) -> None:
-    """Have a view publish these documents again. `anew`: of rows that it reads from its tables' logs again, as it must
-    where those that it keeps are wrong. May be repeated.
+def mend_view(builders: ViewBuilders, wrong: Mapping[str, int], *, refill: bool = False) -> None:
+    """Have a view publish these documents again. May be repeated.
+
+    `refill`: of rows that it reads from its tables' logs again, as it must where those that it keeps are wrong.
     """
-    if anew or ROWS in wrong.values():
+    if refill or ROWS in wrong.values():
         builders.fill()
     else:
         builders.doubt(list(wrong))

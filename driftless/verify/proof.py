@@ -133,7 +133,7 @@ class Proof:
             self._mend(LOG, lambda wrong: mend_log(subject, wrong, self._log, self._means.kafka))
         if subject.builders is not None:
             self._mend(LOG, partial(mend_view, subject.builders))
-            self._mend(LOG, partial(mend_view, subject.builders, anew=True))
+            self._mend(LOG, partial(mend_view, subject.builders, refill=True))
         for target in subject.targets:
             if not target.trouble:
                 self._mend(target.follower, partial(self._mend_follower, target))

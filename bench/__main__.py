@@ -24,6 +24,7 @@ CLAIMS = (
     "snapshot",
     "quarantine",
     "views",
+    "idle",
     "growth_views",
     "verify",
 )

@@ -257,7 +257,7 @@ class Pipeline:
             reports = [state.get(f"follower/{name}/1") for name in followers]
             return all(report is not None and report["live"] and report["lag_records"] == 0 for report in reports)
 
-        until(f"{', '.join(followers)} to be live", live, seconds, every=0.2)
+        until(f"{', '.join(followers)} to be live", live, seconds, every=0.2 if len(followers) < 5 else 2.0)
 
     def change_view(self, name: str, declared: Mapping[str, Any]) -> None:
         """Declare a view in another way; `apply` then begins it anew."""

@@ -38,6 +38,8 @@ class SourceWatch(Background):
         self._reader: ControlReader | None = None
         self._source: Postgres | None = None
         self._said: set[tuple[str, str]] = set()
+        self._seen: tuple[str, int, int] | None = None
+        """The catalogue and the registered tables of the last look: hundreds of tables are not read again for none."""
         self._catalogue_at = time.monotonic() + CATALOGUE_SECONDS
         self._well_at = -math.inf
         self._ended = threading.Event()
@@ -98,10 +100,14 @@ class SourceWatch(Background):
     def _tell_of_tables(self, source: Postgres, state: State) -> None:
         from connectors.postgres.catalogue import changes
 
+        registered = [fact.offset for kind in ("table", "storage") for fact in state.by_prefix(kind).values()]
+        seen = source.catalogue_mark(), len(registered), max(registered, default=0)
+        if seen == self._seen:
+            return
         found = set(changes(self._config, source, state))
         for table, reason in sorted(found - self._said):
             say(f"{table} changed: {reason}; `driftless plan` shows what that means, `driftless apply` follows it")
-        self._said = found
+        self._said, self._seen = found, seen
 
     def work(self) -> None:
         while not self._ended.wait(SECONDS):

@@ -8,17 +8,21 @@ Everybody who may connect to a database may write such messages: driftless/facts
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from driftless import names
 
 
 @dataclass(frozen=True)
 class Marker:
-    """`lsn`: its position in the source's log. `time`: seconds since 1970 by the source's clock."""
+    """`lsn`: its position in the source's log. `time`: seconds since 1970 by the source's clock.
+
+    `awaited`: somebody waits for it, so that a follower tells at once that it has reached it.
+    """
 
     lsn: int
     time: float
+    awaited: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -37,13 +41,20 @@ class Stranger:
     why: str
 
 
-def marker_sql(pipeline: str) -> str:
+AWAITED = ":"
+"""Behind the token of a marker that somebody waits for. Heartbeats have nothing there; older versions of driftless
+take both for the same.
+"""
+
+
+def marker_sql(pipeline: str, *, awaited: bool = False) -> str:
     """The statement that writes a marker and returns its position; no row where the pipeline has no token.
 
     The server reads the token: neither Connect's settings nor a log of statements shows it.
     """
+    token = f"token || '{AWAITED}'" if awaited else "token"
     return (
-        f"select pg_logical_emit_message(true, '{names.message_prefix(pipeline)}' || token, '')::text "
+        f"select pg_logical_emit_message(true, '{names.message_prefix(pipeline)}' || {token}, '')::text "
         f"from {names.TOKENS} where pipeline = '{pipeline}'"
     )
 

@@ -20,10 +20,12 @@ from driftless.facts.generation import define, newest
 from driftless.facts.state import State, history
 from driftless.kafka.client import Kafka
 from driftless.table import Table
+from jobs.brokers.end_offsets import Ends
+from jobs.brokers.quiet_logs import ConsumedLogs
+from jobs.brokers.shared_answers import TopicFacts
 from jobs.caught_up import failed_view, reached
 from jobs.follow.follower import Follower
 from jobs.follow.progress import Progress
-from jobs.log.end_offsets import Ends
 from jobs.log.frontier import FrontierReader
 from jobs.log.small_slices import SmallSliceReader
 from jobs.spark.login import log_in_as_spark
@@ -123,10 +125,13 @@ class Runner:
             self._under_way = True
             quarantine = QuarantineLog(kafka, self._config.name)
             ends = Ends(kafka, self.halt)
-            ends.start()
-            ending.callback(ends.stop)
+            ends.quiet = quiet = ConsumedLogs(kafka, ends.heed_record, self.halt)
+            for waiting in (ends, quiet):
+                waiting.start()
+                ending.callback(waiting.stop)
             small = SmallSliceReader(spark)
-            shared = Shared(self._config, kafka, spark, small, ends, frontiers, feed, quarantine, self._rows)
+            topics = TopicFacts(kafka)
+            shared = Shared(self._config, kafka, spark, small, ends, topics, frontiers, feed, quarantine, self._rows)
             for (view, shard), keeper in zip(self._views, keepers[len(self._followers) :], strict=True):
                 viewer = ViewRunner(shared, view, keeper, shard)
                 viewer.begin(feed.state)

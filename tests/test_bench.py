@@ -23,6 +23,7 @@ FIGURES = {
     "snapshot": 1,
     "quarantine": 4,
     "views": 13,
+    "idle": 4,
     "growth_views": 3,
     "verify": 12,
 }

@@ -16,11 +16,12 @@ from driftless.facts.epochs import first_epoch
 from driftless.kafka.client import Offsets, Topic
 from driftless.marker import Marker
 from driftless.sink import Applied
+from jobs.brokers.end_offsets import Ends
+from jobs.brokers.shared_answers import TopicFacts
 from jobs.follow import generation_worker as follows
 from jobs.follow.generation_worker import GenerationWorker
 from jobs.follow.job_spec import Job
 from jobs.follow.readers_generation import ReadersGeneration
-from jobs.log.end_offsets import Ends
 from jobs.log.frontier import Frontier, Pending
 from tests.machine import until
 
@@ -34,8 +35,8 @@ class Brokers:
         self.end = 3
         self.asked = 0
 
-    def topic(self, name: str) -> Topic:
-        return Topic(name, "id", 1)
+    def described(self, names: dict[str, int]) -> dict[str, Topic]:
+        return {name: Topic(name, "id", 1) for name in names}
 
     def topic_settings(self, name: str) -> dict[str, str]:  # noqa: ARG002
         return {"cleanup.policy": "compact", "delete.retention.ms": "604800000", "min.compaction.lag.ms": "0"}
@@ -106,7 +107,7 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     ends.start()
     monkeypatch.setattr(follows, "LogReader", lambda *_: None)
     monkeypatch.setattr(follows, "name_jobs", lambda *_: None)
-    monkeypatch.setattr("jobs.log.identity_check.keeps_all", lambda *_: None)
+    monkeypatch.setattr("jobs.brokers.identity_check.keeps_all", lambda *_: None)
     outcome = lambda *a: SimpleNamespace(end=a[4].end, applied=Applied(written=1))  # noqa: E731
     monkeypatch.setattr(follows, "apply_slice", outcome)
     source = SimpleNamespace(ready=False)
@@ -114,7 +115,16 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     spark: Any = None
     held: Any = NoQuarantine()
     follow = GenerationWorker(
-        job, cast("Any", brokers), spark, cast("Any", None), ends, pending, 1, held, ReadersGeneration()
+        job,
+        cast("Any", brokers),
+        spark,
+        cast("Any", None),
+        ends,
+        TopicFacts(cast("Any", brokers)),
+        pending,
+        1,
+        held,
+        ReadersGeneration(),
     )
     found = Running(follow, brokers, pending)
 
@@ -158,6 +168,32 @@ def test_what_is_new_is_applied_and_claimed_at_once(running: Running) -> None:
             time.sleep(0.001)
         late.append(time.monotonic() - begun)
     assert sorted(late)[2] < follows.LOOK_SECONDS / 2, f"it is rung for: {late}"
+
+
+def test_where_only_time_has_passed_nothing_is_told_unless_somebody_waits(running: Running) -> None:
+    """Every heartbeat of the source is a marker. The next renewal of the lease tells of what they say."""
+    progress = running.follow.progress
+    until("all to be applied", lambda: progress.positions == {0: 3})
+    mark(running, 10)
+    until("it to be live", lambda: progress.state == "live" and progress.documents is not None)
+    until("the first position to be told", lambda: cast("threading.Event", progress.changed).is_set())
+    progress.changed = told = threading.Event()
+    mark(running, 11)
+    until("the position to be claimed", lambda: progress.lsn == 11)
+    assert not told.wait(0.5)
+    running.brokers.end = 4
+    until("the record to be applied", lambda: progress.positions == {0: 4})
+    assert told.is_set(), "it moves"
+    told.clear()
+    mark(running, 12)
+    assert told.wait(10), "the position of what was applied"
+    told.clear()
+    mark(running, 13)
+    until("the position to be claimed", lambda: progress.lsn == 13)
+    assert not told.wait(0.5)
+    running.pending.add(Frontier(Marker(14, 1.4, awaited=True), {LOG.topic: {0: 4}}))
+    assert told.wait(10)
+    assert progress.lsn == 14
 
 
 def test_one_that_has_nothing_to_do_hardly_looks(running: Running) -> None:

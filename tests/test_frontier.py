@@ -61,7 +61,7 @@ class Brokers:
 
     ends: dict[str, int] = field(default_factory=dict)
 
-    def consumer(self) -> Consumer:
+    def consumer(self, **_: object) -> Consumer:
         return Consumer()
 
     def beginnings(self, topic: str, partitions: int) -> Offsets:  # noqa: ARG002

@@ -59,6 +59,7 @@ PREFIXES = [
     "driftless",
     "driftless.truncate.public.items",
     f"driftless:shop:{PRESENT}",
+    f"driftless:shop:{PRESENT}:",
     f'driftless:shop:{PRESENT}:["public", "items"]',
     f"driftless:shop:{PAST}",
 ]
@@ -199,15 +200,22 @@ def test_what_each_message_of_ours_says() -> None:
     lsn, at = SOURCE["lsn"], 1795574729.505714
     marker, truncation = Marker(lsn, at), Truncation("public.items", lsn, 1.0)  # type: ignore[arg-type]
     wanted = [
-        [marker, truncation, marker, truncation, marker],
-        [Stranger("has no token")] * 2 + [marker, truncation, Stranger("has a wrong token")],
-        [marker, truncation, marker, truncation, marker],
+        [marker, truncation, marker, marker, truncation, marker],
+        [Stranger("has no token")] * 2 + [marker, marker, truncation, Stranger("has a wrong token")],
+        [marker, truncation, marker, marker, truncation, marker],
     ]
     for trust, answers in zip(TRUSTS, wanted, strict=True):
         keys = [json.dumps({"prefix": prefix}).encode() for prefix in PREFIXES]
-        assert [trust.parse(key, value, 1.0) for key in keys] == answers
+        found = [trust.parse(key, value, 1.0) for key in keys]
+        assert found == answers
+        markers = [
+            (prefix, told.awaited) for prefix, told in zip(PREFIXES, found, strict=True) if isinstance(told, Marker)
+        ]
+        assert [prefix for prefix, awaited in markers if not awaited] == [
+            prefix for prefix, _ in markers if prefix.startswith("driftless:") and not prefix.endswith(":")
+        ], "a heartbeat of a pipeline with a token is awaited by nobody"
     later = value.replace(b"26231688", b"26231689")
-    old = [json.dumps({"prefix": prefix}).encode() for prefix in (PREFIXES[0], PREFIXES[1], PREFIXES[4])]
+    old = [json.dumps({"prefix": prefix}).encode() for prefix in (PREFIXES[0], PREFIXES[1], PREFIXES[5])]
     assert [type(TRUSTS[2].parse(key, later, 1.0)) for key in old] == [Stranger] * 3
     outside = value.replace(b"750", b"null")
     for prefix in PREFIXES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -19,10 +19,12 @@ from driftless.errors import LogLost, LogReplaced, SourceError, SourceUnavailabl
 from driftless.facts.epochs import TopicLog, first_epoch
 from driftless.facts.state import Fact, State
 from driftless.kafka.client import Kafka, Offsets, Topic
-from jobs.log import identity_check as ground
-from jobs.log import open_transactions as hanging
-from jobs.log.identity_check import LogIdentityCheck
-from jobs.log.open_transactions import OpenTransactionMonitor
+from jobs.brokers import identity_check as ground
+from jobs.brokers import open_transactions as hanging
+from jobs.brokers import shared_answers
+from jobs.brokers.identity_check import LogIdentityCheck
+from jobs.brokers.open_transactions import OpenTransactionMonitor
+from jobs.brokers.shared_answers import TopicFacts
 from tests.clock import Clock
 from tests.test_readings import Record, notice
 
@@ -268,6 +270,9 @@ class Brokers:
         assert name == "t"
         return self.there
 
+    def described(self, names: Iterable[str]) -> dict[str, Topic | None]:
+        return {name: self.topic(name) for name in names}
+
     def topic_settings(self, name: str) -> dict[str, str]:
         return {"cleanup.policy": self.policy} if name == "t" else {}
 
@@ -291,6 +296,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock(100.0)
     monkeypatch.setattr(ground, "time", clock)
     monkeypatch.setattr(hanging, "time", clock)
+    monkeypatch.setattr(shared_answers, "time", clock)
     return clock
 
 
@@ -298,7 +304,8 @@ LOG: TopicLog = first_epoch("t", "a", 1)
 
 
 def stand(brokers: Brokers) -> LogIdentityCheck:
-    return LogIdentityCheck(cast("Kafka", brokers), [LOG])
+    kafka = cast("Kafka", brokers)
+    return LogIdentityCheck(kafka, TopicFacts(kafka), [LOG])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import Future
 from itertools import count
 from types import SimpleNamespace
 
@@ -43,15 +42,12 @@ def test_a_partition_without_a_leader_has_no_end_rather_than_one_before_the_firs
 ) -> None:
     """Seen: after a broker's kill the client answers -1001 without an error."""
     kafka = Kafka(KafkaConfig(bootstrap="127.0.0.1:1"))
-    answer: Future[SimpleNamespace] = Future()
-    answer.set_result(SimpleNamespace(offset=-1001))
 
-    def list_offsets(
-        wanted: dict[TopicPartition, object], **_: object
-    ) -> dict[TopicPartition, Future[SimpleNamespace]]:
-        return dict.fromkeys(wanted, answer)
+    def offsets_for_times(wanted: list[TopicPartition], **_: object) -> list[TopicPartition]:
+        return [TopicPartition(place.topic, place.partition, -1001) for place in wanted]
 
-    monkeypatch.setattr(kafka, "_admin", SimpleNamespace(list_offsets=list_offsets))
+    asker = SimpleNamespace(offsets_for_times=offsets_for_times, poll=lambda _: None)
+    monkeypatch.setattr(kafka, "_askers", {"read_committed": asker})
     with pytest.raises(SourceUnavailable, match="no offset of t/0"):
         kafka.committed_ends("t", 1)
 

@@ -11,8 +11,8 @@ import pytest
 
 from driftless.errors import SourceError, SyncError
 from driftless.kafka.client import Kafka, Offsets
-from jobs.log import end_offsets as ends
-from jobs.log.end_offsets import Ends
+from jobs.brokers import end_offsets as ends
+from jobs.brokers.end_offsets import Ends
 from jobs.threads.background import Bell
 from tests.machine import until
 
@@ -37,7 +37,7 @@ class Brokers:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr("jobs.log.end_offsets.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("jobs.brokers.end_offsets.time.monotonic", lambda: now[0])
     return now
 
 
@@ -167,6 +167,74 @@ def test_who_waits_meets_an_error_itself(waited: tuple[Brokers, Ends, list[SyncE
     thread.join(10)
     assert not thread.is_alive(), "it is asked for again"
     assert not failed
+
+
+class Quiet:
+    """Logs that are watched: topic -> from where on."""
+
+    def __init__(self) -> None:
+        self.watched: dict[str, Offsets] = {}
+
+    def watch(self, topic: str, ends: Offsets) -> None:
+        self.watched[topic] = ends
+
+    def leave(self, topic: str) -> None:
+        self.watched.pop(topic, None)
+
+
+@pytest.fixture
+def quiet(waited: tuple[Brokers, Ends, list[SyncError]]) -> Quiet:
+    waited[1].quiet = quiet = Quiet()
+    return quiet
+
+
+def test_of_a_log_that_is_still_nobody_is_asked_until_it_has_a_record(
+    waited: tuple[Brokers, Ends, list[SyncError]], quiet: Quiet
+) -> None:
+    brokers, known, _ = waited
+    first, _ = wait(known, "orders", {0: 5, 1: 6})
+    until("the log to be watched", lambda: quiet.watched == {"orders": {0: 5, 1: 6}})
+    asked, begun = len(brokers.asked), time.monotonic()
+    until("a second to pass", lambda: time.monotonic() > begun + 1)
+    assert known.committed("orders", 2) == {0: 5, 1: 6}
+    assert len(brokers.asked) == asked, "it is known"
+    brokers.topics["orders"] = 6
+    assert known.committed("orders", 2, {0: 6, 1: 6}) == {0: 6, 1: 7}, "who knows of more asks"
+    assert first.is_alive()
+    quiet.leave("orders")
+    known.heed_record("orders")
+    first.join(1)
+    assert not first.is_alive()
+    assert known.committed("orders", 2) == {0: 6, 1: 7}
+
+
+def test_a_log_that_is_still_is_asked_for_now_and_then(
+    waited: tuple[Brokers, Ends, list[SyncError]], quiet: Quiet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mark that ends a transaction is no record, and moves it all the same."""
+    monkeypatch.setattr(ends, "QUIET_SECONDS", 0.5)
+    brokers, known, _ = waited
+    first, _ = wait(known, "orders", {0: 5, 1: 6})
+    until("the log to be watched", lambda: bool(quiet.watched))
+    brokers.topics["orders"] = 6
+    first.join(10)
+    assert not first.is_alive()
+    assert not quiet.watched, "it is looked at often now"
+
+
+def test_a_record_between_a_look_and_a_wait_is_not_missed(
+    waited: tuple[Brokers, Ends, list[SyncError]], quiet: Quiet
+) -> None:
+    brokers, known, _ = waited
+    first, bell = wait(known, "orders", {0: 5, 1: 6})
+    until("the log to be watched", lambda: bool(quiet.watched))
+    bell.set()
+    first.join(10)
+    brokers.topics["orders"] = 6
+    known.heed_record("orders")
+    second, _ = wait(known, "orders", {0: 5, 1: 6})
+    second.join(1)
+    assert not second.is_alive()
 
 
 def test_an_asker_that_dies_ends_the_run(waited: tuple[Brokers, Ends, list[SyncError]]) -> None:

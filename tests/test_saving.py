@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from driftless.marker import Marker
 from driftless.sink import Sink
 from jobs.follow.checkpoint import Checkpoint
-from jobs.follow.checkpoint_writer import IDLE_SECONDS, CheckpointWriter
+from jobs.follow.checkpoint_writer import IDLE_SECONDS, SAVE_SECONDS, CheckpointWriter
 from jobs.follow.progress import Progress
 
 FIRST = Checkpoint(1, "id", {0: 5}, Marker(10, 1.0), 1.0, built=True)
@@ -48,25 +48,29 @@ def test_what_only_grew_older_is_written_now_and_then(clock: list[float]) -> Non
     store = Store()
     saving = CheckpointWriter(cast("Sink", store), Progress("item", "item", 1))
 
-    def save(checkpoint: Checkpoint, **more: Any) -> bool:
-        clock[0] += 1.0
+    def save(checkpoint: Checkpoint, seconds: float) -> bool:
+        """Write it when so much time has passed, and not sooner."""
+        clock[0] += seconds - 0.01
+        assert not saving.due
+        clock[0] += 0.01
         assert saving.due
-        saving.begin(checkpoint, **more)
+        saving.begin(checkpoint)
         return saving.hear()
 
-    assert save(FIRST, whole=False)
+    assert saving.due
+    saving.begin(FIRST)
+    assert saving.hear()
     later = replace(FIRST, marker=Marker(11, 2.0), at_head=2.0)
-    assert save(later, whole=False)
-    assert (store.asked, store.writes) == (2, [FIRST.to_text()])
+    assert save(later, SAVE_SECONDS)
+    clock[0] += SAVE_SECONDS
+    assert not saving.due, "nothing but the time has changed"
+    saving.heed()
+    assert saving.due, "something has been applied"
     moved = replace(later, positions={0: 6})
-    assert save(moved, whole=False)
-    assert store.writes == [FIRST.to_text(), moved.to_text()]
-    later = replace(moved, marker=Marker(12, 3.0))
-    assert save(later, whole=True), "before it stops"
-    assert store.kept == later.to_text()
-    latest = replace(later, at_head=9.0)
-    clock[0] += IDLE_SECONDS
-    assert save(latest, whole=False)
-    assert store.kept == latest.to_text()
+    saving.begin(moved)
+    assert saving.hear()
+    latest = replace(moved, marker=Marker(12, 3.0))
+    assert save(latest, SAVE_SECONDS)
+    assert store.writes == [c.to_text() for c in (FIRST, later, moved, latest)]
     store.kept = None
-    assert not save(latest, whole=False), "a store that lost it is noticed within a second all the same"
+    assert not save(latest, IDLE_SECONDS), "a store that lost it is noticed so much later"

@@ -27,6 +27,7 @@ ALLOWED = {
     "bench": {"driftless", "sinks", "connectors", "jobs", "stack", CLIENT},
 }
 """What each part may import of the others. Nothing imports the command, nor what measures it."""
+LOGS = ("jobs/threads", "jobs/decode", "jobs/spark", "jobs/brokers", "jobs/log")
 WITHIN = {
     "driftless": (),
     "driftless/where": ("driftless",),
@@ -50,12 +51,29 @@ WITHIN = {
     "jobs/threads": (),
     "jobs/decode": (),
     "jobs/spark": ("jobs/decode",),
-    "jobs/log": ("jobs/threads", "jobs/decode", "jobs/spark"),
-    "jobs/supervise": ("jobs/threads", "jobs/spark", "jobs/log"),
+    "jobs/brokers": ("jobs/threads",),
+    "jobs/log": ("jobs/threads", "jobs/decode", "jobs/spark", "jobs/brokers"),
+    "jobs/supervise": ("jobs/threads", "jobs/spark", "jobs/brokers", "jobs/log"),
     "jobs/views/store": ("jobs/decode",),
-    "jobs/views": ("jobs/views/store", "jobs/threads", "jobs/decode", "jobs/spark", "jobs/log", "jobs/supervise"),
-    "jobs/follow": ("jobs/threads", "jobs/decode", "jobs/spark", "jobs/log", "jobs/supervise", "jobs/views"),
-    "jobs": ("jobs/spark", "jobs/log", "jobs/supervise", "jobs/views", "jobs/follow"),
+    "jobs/views": (
+        "jobs/views/store",
+        "jobs/threads",
+        "jobs/decode",
+        "jobs/spark",
+        "jobs/brokers",
+        "jobs/log",
+        "jobs/supervise",
+    ),
+    "jobs/follow": (
+        "jobs/threads",
+        "jobs/decode",
+        "jobs/spark",
+        "jobs/brokers",
+        "jobs/log",
+        "jobs/supervise",
+        "jobs/views",
+    ),
+    "jobs": ("jobs/spark", "jobs/brokers", "jobs/log", "jobs/supervise", "jobs/views", "jobs/follow"),
     "cli/output": (),
     "cli/pages": (),
     "cli/proposal": (),

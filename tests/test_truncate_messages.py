@@ -9,6 +9,7 @@ from connectors.pipeline.objects import missing_objects
 from connectors.pipeline.token import emit_marker, insert_sql, may_read, token_of
 from connectors.postgres.client import Postgres
 from driftless.config.models import Config
+from driftless.marker import marker_sql
 
 pytestmark = pytest.mark.server
 
@@ -60,7 +61,9 @@ def test_every_pipeline_of_a_database_is_told_in_the_form_that_it_believes(
         connection.execute("truncate items")
         assert sorted(written()) == sorted([one, two])
         assert emit_marker(source, "one") < emit_marker(source, "none") < emit_marker(source, "two-eu") <= source.lsn()
-        assert written() == [one.partition(":[")[0], "driftless", two.partition(":[")[0]]
+        assert written() == [one.partition("[")[0], "driftless", two.partition("[")[0]]
+        connection.execute(marker_sql("one").encode())
+        assert written() == [one.partition(":[")[0]], "nobody waits for a heartbeat"
         connection.execute("grant select on driftless.tokens to public")
         (again,) = missing_objects(config(database, "one"), source, {"public.items"})
         assert again[3] == "revoke all on driftless.tokens from public"

@@ -102,6 +102,10 @@ class Postgres:
         with _answers(self.address):
             return columns.tables(self._connection, wanted)
 
+    def catalogue_mark(self) -> str:
+        """Another one after any DDL: of the versions of all rows of the catalogue that tell of tables."""
+        return str(self.rows(queries.MARK)[0][0])
+
     def unique_keys(self, full_name: str) -> list[tuple[str, ...]]:
         """The columns of each unique key of a table, the primary one first."""
         return self.all_unique_keys().get(join_name(*split_name(full_name)), [])

@@ -18,6 +18,7 @@ from driftless.control.lease import Holder
 from driftless.control.topic import Control, read_all
 from driftless.errors import SyncError
 from driftless.facts.state import LEASE_SECONDS, State
+from driftless.kafka.client import TAIL
 
 ANSWER_SECONDS = 3600.0
 """How long an answer is kept, at the least."""
@@ -174,7 +175,7 @@ class ControlReader:
     def __init__(self, control: Control) -> None:
         self.state = control.read()
         end = max((fact.offset for fact in self.state.facts.values()), default=-1) + 1
-        self._consumer = control.kafka.consumer(**{"isolation.level": "read_uncommitted"})
+        self._consumer = control.kafka.consumer(**TAIL, **{"isolation.level": "read_uncommitted"})
         self._consumer.assign([TopicPartition(control.topic, 0, end)])
 
     def poll(self, seconds: float = 0.0) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from driftless import names
 from driftless.facts.state import State
-from driftless.marker import Marker, Stranger, Truncation
+from driftless.marker import AWAITED, Marker, Stranger, Truncation
 from driftless.table import join_name, split_name
 
 TRUST = "pipeline/trust"
@@ -103,7 +103,9 @@ class Trust:
             lsn, at = int(source["lsn"]), int(source["ts_us"]) / 1e6
             if not self.believes(token, lsn):
                 return Stranger("has no token" if token is None else "has a wrong token")
-            return Marker(lsn, at) if table is None else Truncation(join_name(*table), lsn, time)
+            if table is not None:
+                return Truncation(join_name(*table), lsn, time)
+            return Marker(lsn, at, awaited=prefix == names.MARKER_PREFIX or prefix.endswith(AWAITED))
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
             return Stranger("has not the form that the connector writes")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 from confluent_kafka import (
     OFFSET_END,
     Consumer,
-    IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
@@ -25,9 +24,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    ListOffsetsResultInfo,
     NewTopic,
-    OffsetSpec,
     ResourceType,
 )
 
@@ -41,10 +38,14 @@ from driftless.kafka.topic_settings import MAX_MESSAGE_BYTES
 
 Offsets = dict[int, int]
 """Partition -> offset."""
-_EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_EARLIEST, _LATEST = -2, -1
+"""What stands for the ends of a partition where a time is asked for: see ListOffsets in Kafka's protocol."""
+_COMMITTED, _UNCOMMITTED = "read_committed", "read_uncommitted"
 Setting = str | int | float | bool
 _TO_END: dict[str, Setting] = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
 """Of a reader that stops there. The last may be the mark that ends a transaction, for which the client would wait."""
+TAIL: dict[str, Setting] = {"fetch.wait.max.ms": 500}
+"""Of a reader that waits for what comes: a record ends the wait, and while none comes it asks twice a second."""
 _WRITER: dict[str, Setting] = {"linger.ms": 0, "acks": "all", "message.max.bytes": MAX_MESSAGE_BYTES}
 TIMEOUT = 15.0
 
@@ -64,6 +65,8 @@ class Kafka:
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
         self._lock = threading.Lock()
+        self._askers: dict[str, Consumer] = {}
+        """By isolation: they are asked for offsets, which costs a fifth of what the admin client takes for it."""
         self._complaints = Complaints()
         self.java_key: str | None = None
         """The key of `kafka.security` as the Java client can read it, where that is not as it was given."""
@@ -131,6 +134,7 @@ class Kafka:
             with self._lock:
                 if isinstance(error, SourceUnavailable) and self._admin is admin:
                     self._admin = self._client()
+                    self._askers = {}
             raise error from exc
 
     def topics(self) -> set[str]:
@@ -140,15 +144,22 @@ class Kafka:
 
     def topic(self, name: str) -> Topic | None:
         """The topic as it is now, or None."""
+        return self.described([name])[name]
+
+    def described(self, names: Iterable[str]) -> dict[str, Topic | None]:
+        """The same of several topics, all in one request."""
+        found: dict[str, Topic | None] = {}
         with self.asking() as admin:
-            future = admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT)[name]
-            try:
-                found = future.result()
-            except KafkaException as exc:
-                if exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    return None
-                raise
-            return Topic(name, str(found.topic_id), len(found.partitions))
+            futures = admin.describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT)
+            for name, future in futures.items():
+                try:
+                    topic = future.result()
+                    found[name] = Topic(name, str(topic.topic_id), len(topic.partitions))
+                except KafkaException as exc:
+                    if exc.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        raise
+                    found[name] = None
+        return found
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
         """Create a topic; one that exists already is left as it is."""
@@ -192,7 +203,7 @@ class Kafka:
 
     def all_beginnings(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
         """The same of several topics, all in one request."""
-        return self._offsets(topics, _EARLIEST, IsolationLevel.READ_COMMITTED)
+        return self._offsets(topics, _EARLIEST, _COMMITTED)
 
     def committed_ends(self, topic: str, partitions: int) -> Offsets:
         """Where a read_committed reader must stop: nothing before it is still undecided."""
@@ -200,7 +211,7 @@ class Kafka:
 
     def all_committed_ends(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
         """The same of several topics, all in one request."""
-        return self._offsets(topics, _LATEST, IsolationLevel.READ_COMMITTED)
+        return self._offsets(topics, _LATEST, _COMMITTED)
 
     def decided_ends(self, topic: str, partitions: int, seconds: float = 60.0) -> Offsets:
         """Committed ends behind everything that has been written by now; waits so long for transactions to end."""
@@ -219,13 +230,13 @@ class Kafka:
 
     def written_ends(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
         """Where the brokers have written to, decided or not: topic -> offsets, all in one request."""
-        return self._offsets(topics, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+        return self._offsets(topics, _LATEST, _UNCOMMITTED)
 
     def leaders(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
         """The number that each partition's present leader has: it rises with every change of leaders, and restart."""
         found: dict[str, Offsets] = {topic: {} for topic in topics}
-        for place, answer in self._listed(topics, _LATEST, IsolationLevel.READ_UNCOMMITTED):
-            found[place.topic][place.partition] = -1 if answer.leader_epoch is None else answer.leader_epoch
+        for place in self._listed(topics, _LATEST, _UNCOMMITTED):
+            found[place.topic][place.partition] = -1 if place.leader_epoch is None else place.leader_epoch
         return found
 
     def cut(self, places: Mapping[tuple[str, int], tuple[int, int]]) -> list[tuple[str, int]]:
@@ -253,33 +264,40 @@ class Kafka:
 
     def offsets_at(self, topic: str, partitions: int, time: float) -> Offsets:
         """The first offset of each partition whose record is not older than `time`, in seconds since 1970."""
-        spec = OffsetSpec.for_timestamp(int(time * 1000))
         ends = self.committed_ends(topic, partitions)
-        found = self._offsets({topic: partitions}, spec, IsolationLevel.READ_COMMITTED, none=OFFSET_END)[topic]
+        found = self._offsets({topic: partitions}, int(time * 1000), _COMMITTED, none=OFFSET_END)[topic]
         return {p: ends[p] if offset == OFFSET_END else offset for p, offset in found.items()}
 
     def _offsets(
-        self, topics: Mapping[str, int], spec: OffsetSpec, isolation: IsolationLevel, *, none: int | None = None
+        self, topics: Mapping[str, int], at: int, isolation: str, *, none: int | None = None
     ) -> dict[str, Offsets]:
-        """`none`: what stands for no such offset, where that is an answer."""
+        """`at`: milliseconds since 1970, or an end. `none`: what stands for no such offset, where that is an answer."""
         found: dict[str, Offsets] = {topic: {} for topic in topics}
-        for place, answer in self._listed(topics, spec, isolation):
-            if answer.offset < 0 and answer.offset != none:
+        for place in self._listed(topics, at, isolation):
+            if place.offset < 0 and place.offset != none:
                 # A partition without a leader, as while a broker restarts, is answered with -1001 and no error.
                 where = f"{place.topic}/{place.partition}"
                 raise SourceUnavailable(f"Kafka at {self._config.bootstrap} has no offset of {where} for now")
-            found[place.topic][place.partition] = answer.offset
+            found[place.topic][place.partition] = place.offset
         return found
 
-    def _listed(
-        self, topics: Mapping[str, int], spec: OffsetSpec, isolation: IsolationLevel
-    ) -> Iterator[tuple[TopicPartition, ListOffsetsResultInfo]]:
+    def _listed(self, topics: Mapping[str, int], at: int, isolation: str) -> Iterator[TopicPartition]:
         """The brokers' answer on each partition, all in one request."""
-        wanted = {TopicPartition(topic, p): spec for topic, count in topics.items() for p in range(count)}
-        with self.asking() as admin:
-            futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=TIMEOUT)
-            for place, future in futures.items():
-                yield place, future.result()
+        wanted = [TopicPartition(topic, p, at) for topic, count in topics.items() for p in range(count)]
+        if not wanted:
+            return
+        with self.asking():
+            with self._lock:
+                asker = self._askers.get(isolation) or self.consumer(**{"isolation.level": isolation})
+                self._askers[isolation] = asker
+            try:
+                answers = asker.offsets_for_times(wanted, timeout=TIMEOUT)
+            finally:
+                asker.poll(0)  # it has nothing to read: what it has complained of meanwhile
+            for place in answers:
+                if place.error is not None:
+                    raise KafkaException(place.error)
+                yield place
 
     def consumer(self, **settings: Setting) -> Consumer:
         """A consumer that commits nothing and belongs to no group; assign it by hand."""

@@ -15,8 +15,8 @@ from jobs.threads.run_in_background import run_in_background
 SAVE_SECONDS = 1.0
 """How often the checkpoint is written: bounds what is repeated, and how soon a store that lost data is noticed."""
 IDLE_SECONDS = 5.0
-"""How often it is written where nothing but the time has changed. In between it is only asked for: of a search index
-that writes nothing else, writing it every second was most of the work.
+"""How often it is written where nothing but the time has changed. Of a search index that writes nothing else, writing
+it every second was most of the work. So much later a store that lost data is noticed.
 """
 COUNT_SECONDS = 5.0
 """How often documents are counted while they change: it costs a search index a refresh."""
@@ -32,9 +32,8 @@ class CheckpointWriter:
         self._progress = progress
         self._saved: str | None = None
         self._holds: Checkpoint | None = None
-        self._write_at = 0.0
         self._under_way: Future[bool] | None = None
-        self._save_at = 0.0
+        self._begun_at = self._save_at = 0.0
         self._count_at = 0.0
         self._count_now = False
         self._counted = 0
@@ -42,6 +41,10 @@ class CheckpointWriter:
     def found(self, text: str | None) -> None:
         """What the store holds now."""
         self._saved, self._holds = text, None
+
+    def heed(self) -> None:
+        """There is something new to save."""
+        self._save_at = min(self._save_at, self._begun_at + SAVE_SECONDS)
 
     def hurry(self) -> None:
         """Save and count with the next question."""
@@ -57,16 +60,11 @@ class CheckpointWriter:
         """Whether one that was begun is to be heard."""
         return self._under_way is not None and self._under_way.done()
 
-    def begin(self, checkpoint: Checkpoint, *, whole: bool = True) -> None:
-        """`whole`: also where nothing but the times has changed."""
-        now = time.monotonic()
-        self._save_at = now + SAVE_SECONDS
-        holds = replace(checkpoint, marker=None, at_head=0.0)
-        if not whole and self._saved is not None and holds == self._holds and now < self._write_at:
-            text = self._saved
-        else:
-            text, self._holds, self._write_at = checkpoint.to_text(), holds, now + IDLE_SECONDS
-        self._under_way = run_in_background(partial(self._write, text))
+    def begin(self, checkpoint: Checkpoint) -> None:
+        """Have it written while the caller goes on."""
+        now, before, self._holds = time.monotonic(), self._holds, replace(checkpoint, marker=None, at_head=0.0)
+        self._begun_at, self._save_at = now, now + (IDLE_SECONDS if self._holds == before else SAVE_SECONDS)
+        self._under_way = run_in_background(partial(self._write, checkpoint.to_text()))
 
     def hear(self) -> bool:
         """Wait for the one under way, if there is one. False where the store has lost what it had acknowledged; raises
@@ -87,5 +85,5 @@ class CheckpointWriter:
             progress.documents = self._sink.count(progress.generation)
             self._counted = written
             self._count_at = time.monotonic() + COUNT_SECONDS
-        progress.changed.set()
+            progress.changed.set()
         return True

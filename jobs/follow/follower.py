@@ -188,6 +188,7 @@ class Follower(LeasedWorkers[_RunningGeneration]):
             shared.spark,
             shared.small_slices,
             shared.ends,
+            shared.topics,
             feed.pending,
             self.lease.token,
             quarantine,

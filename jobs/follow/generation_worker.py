@@ -15,6 +15,10 @@ from pyspark.sql import SparkSession
 from driftless.errors import Fenced, SinkError, SinkUnavailable, SourceError, SourceUnavailable, SyncError
 from driftless.kafka.client import Kafka, Offsets
 from driftless.sink import Sink
+from jobs.brokers.end_offsets import Ends
+from jobs.brokers.identity_check import LogIdentityCheck
+from jobs.brokers.open_transactions import OpenTransactionMonitor
+from jobs.brokers.shared_answers import TopicFacts
 from jobs.follow.apply import LogReader, OffsetRange, SliceResult, apply_slice, count_documents
 from jobs.follow.batching import BulkLoadBatcher
 from jobs.follow.checkpoint import Checkpoint
@@ -26,21 +30,17 @@ from jobs.follow.readers_generation import ReadersGeneration
 from jobs.follow.replay import Replay
 from jobs.log.contract import SliceReader
 from jobs.log.document_reader import DocumentReader
-from jobs.log.end_offsets import Ends
-from jobs.log.fitting import FEW_OFFSETS, MOST_OFFSETS, READY_OFFSETS, SLICE_OFFSETS, SLICE_SECONDS, fitting
+from jobs.log.fitting import SliceSize
 from jobs.log.frontier import Pending
-from jobs.log.identity_check import LogIdentityCheck
-from jobs.log.open_transactions import OpenTransactionMonitor
 from jobs.log.salvage import salvage_of
 from jobs.spark.session import name_jobs, submitted
-from jobs.spark.source import DRIVER_OFFSETS
 from jobs.supervise.leased import report_failure
 from jobs.supervise.report import told
 from jobs.threads.background import Bell, Ringing
 
 _log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 1.0
 """How long to wait for changes at most: what rings no bell is looked at so often."""
 GATHER_SECONDS = 0.1
 """How often it is asked whether a log that is being filled grows still, or the generation that readers
@@ -66,6 +66,7 @@ class GenerationWorker:
         spark: SparkSession,
         small: SliceReader,
         ends: Ends,
+        topics: TopicFacts,
         pending: Pending,
         token: int,
         quarantine: GenerationQuarantine,
@@ -91,14 +92,14 @@ class GenerationWorker:
         self.check_lease: Callable[[], None] = lambda: None
         """Raises SourceUnavailable where another runner may have the lease before long: nothing is written then."""
         self._kafka = kafka
-        self._identity = LogIdentityCheck(kafka, [job.log])
+        self._identity = LogIdentityCheck(kafka, topics, [job.log])
         self._open_transactions = OpenTransactionMonitor(kafka, {job.log.topic: job.log.partitions})
         self._spark = spark
         # On a cluster there are executors for large slices.
         self._bulk = DocumentReader(spark, job.source) if job.source.ready and not submitted() else None
         self._log = LogReader(spark, job.source, small, self._bulk, salvage_of(spark, job.source))
         self._ends = ends
-        self._slice, self._least = SLICE_OFFSETS if self._bulk is None else READY_OFFSETS, 0
+        self._size = SliceSize(kafka, job.log.topic, jobs=self._bulk is None)
         self._batcher = BulkLoadBatcher()
         self._pending = pending
         pending.ring = self.bell.set
@@ -108,6 +109,8 @@ class GenerationWorker:
         self._checkpoints = CheckpointWriter(self._sink, self.progress)
         self._store_at = time.monotonic() + STORE_SECONDS
         self._at_head = 0.0
+        self._moved = False
+        """Whether something was applied since the last position was claimed."""
         self._history = job.history
         self._unverified = False
 
@@ -225,7 +228,7 @@ class GenerationWorker:
             return
         self._identity.check(self._read)
         self._check_store()
-        progress.ends = self._ends.committed(log.topic, log.partitions)
+        progress.ends = self._ends.committed(log.topic, log.partitions, self._pending.ends)
         if any(end < progress.positions[p] for p, end in progress.ends.items()):  # it may be older than the positions
             progress.ends = self._kafka.committed_ends(log.topic, log.partitions)
         behind = [p for p, end in progress.ends.items() if end < progress.positions[p]]
@@ -235,13 +238,15 @@ class GenerationWorker:
         if behind:
             place = (log.topic, behind[0])
             self._identity.raise_truncated(place, progress.ends[behind[0]], "what this follower has applied")
-        to = self._share(progress.positions, progress.ends)
+        to = self._size.next(progress.positions, progress.ends)
         if to != progress.positions and not self._batcher.should_wait(progress, self._pending):
             outcome = self._apply(progress.positions, to)
             progress.written += outcome.applied.written
             progress.stale += outcome.applied.stale
             progress.put(positions=outcome.end, quarantined=len(self.quarantine))
             progress.changed.set()
+            self._checkpoints.heed()
+            self._moved = True
         else:
             if to == progress.positions:
                 self._at_head = time.time()
@@ -262,23 +267,13 @@ class GenerationWorker:
         else:
             self.bell.rest(GATHER_SECONDS)
 
-    def _share(self, positions: Offsets, ends: Offsets) -> Offsets:
-        """Where the next slice ends."""
-        few = sum(ends[p] - position for p, position in positions.items()) <= FEW_OFFSETS
-        if not few and self._least == 0:
-            self._slice = self._least = min(self._slice, fitting(self._kafka, self.job.log.topic, positions, ends))
-        share = (DRIVER_OFFSETS if few else self._slice) // self.job.log.partitions
-        return {p: max(positions[p], min(end, positions[p] + share)) for p, end in ends.items()}
-
     def _apply(self, begin: Offsets, end: Offsets, only: pa.StringArray | None = None) -> SliceResult:
         """Apply [begin, end); what the store refuses is quarantined before this returns."""
         job = self.job
         part = OffsetRange(begin, end, self.quarantine.keys, only)
         begun = time.monotonic()
         outcome = apply_slice(self._log, job.spec, self._sink, job.generation, part, self.stop.is_set)
-        if self._bulk is None and part.offsets > self._slice // 2:
-            factor = SLICE_SECONDS / max(time.monotonic() - begun, 0.1)
-            self._slice = int(min(max(self._slice * min(factor, 2), self._least), MOST_OFFSETS))
+        self._size.took(time.monotonic() - begun, part.offsets)
         hold(self.quarantine, self.progress, self._sink, outcome)
         return outcome
 
@@ -287,7 +282,7 @@ class GenerationWorker:
         again = self.replay
         if again is None or again.done:
             return
-        to = self._share(again.at, again.to)
+        to = self._size.next(again.at, again.to)
         if to != again.at:
             outcome = self._apply(again.at, to, again.only)
             again.total += outcome.applied
@@ -304,7 +299,8 @@ class GenerationWorker:
         return self.replay
 
     def _tell_what_holds_up(self) -> None:
-        said = self._open_transactions.blocked_by(self.progress.held_up)
+        # Whoever has reached every marker waits for no transaction.
+        said = "" if self._pending.none else self._open_transactions.blocked_by(self.progress.held_up)
         if bool(said) != bool(self.progress.held_up):
             _log.warning("%s: %s", self.job.follower, said or "resumed")
             self.progress.changed.set()
@@ -344,17 +340,21 @@ class GenerationWorker:
             marker = self._pending.reached(progress.positions, inf if target is None else target.lsn)
             if marker is not None:
                 progress.put(marker=marker)
+        tell = marker is not None and (marker.awaited or self._moved)
+        if marker is not None:
+            self._moved = False
         if marker is not None and not progress.built:
             self._check_built()
             self._unverified = False
             progress.put(built=True)
             progress.state = self._state()
             self._checkpoints.hurry()  # whoever sees that it is live wants to know of how many documents
+            tell = True
         first = progress.built and self.promote_if_none and self._seen.number is None
         if first:
             self._seen.switch(self._sink, self.job.generation, only_first=True)
-        if first or marker is not None:
-            progress.changed.set()
+        if first or tell:
+            progress.changed.set()  # where only time has passed, the next renewal of the lease tells
 
     def _check_built(self) -> None:
         """Count what the log has against what the store has, before readers are sent there; and where a store holds
@@ -375,7 +375,7 @@ class GenerationWorker:
 
     def _save_now_and_then(self) -> None:
         if self._checkpoints.due:
-            self._checkpoints.begin(self._checkpoint(), whole=False)
+            self._checkpoints.begin(self._checkpoint())
         elif self._checkpoints.ended:
             self._hear_of_save()
 

@@ -1,1 +1,1 @@
-"""Reading logs: their records, their ends, their epochs, and whether they are still the same."""
+"""Reading logs: their records, their epochs, and how far followers may claim them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from driftless.kafka.client import Kafka, Offsets
 from jobs.spark.source import DRIVER_OFFSETS
 
@@ -21,7 +23,32 @@ _ENOUGH = 32 << 20
 """Bytes of records after which no more are looked at."""
 
 
-def fitting(kafka: Kafka, topic: str, begin: Offsets, ends: Offsets) -> int:
+class SliceSize:
+    """How large the slices of one follower are: the next ones as large as the last ones were quick."""
+
+    def __init__(self, kafka: Kafka, topic: str, *, jobs: bool) -> None:
+        """`jobs`: whether large slices are read by jobs of Spark's."""
+        self._kafka = kafka
+        self._topic = topic
+        self._jobs = jobs
+        self._offsets, self._least = SLICE_OFFSETS if jobs else READY_OFFSETS, 0
+
+    def next(self, positions: Offsets, ends: Mapping[int, int]) -> Offsets:
+        """Where the next slice ends."""
+        few = sum(ends[p] - position for p, position in positions.items()) <= FEW_OFFSETS
+        if not few and self._least == 0:
+            self._offsets = self._least = min(self._offsets, fitting(self._kafka, self._topic, positions, ends))
+        share = (DRIVER_OFFSETS if few else self._offsets) // len(positions)
+        return {p: max(positions[p], min(end, positions[p] + share)) for p, end in ends.items()}
+
+    def took(self, seconds: float, offsets: int) -> None:
+        """A slice of so many offsets took so long."""
+        if self._jobs and offsets > self._offsets // 2:
+            factor = min(SLICE_SECONDS / max(seconds, 0.1), 2)
+            self._offsets = int(min(max(self._offsets * factor, self._least), MOST_OFFSETS))
+
+
+def fitting(kafka: Kafka, topic: str, begin: Offsets, ends: Mapping[int, int]) -> int:
     """What follows may be larger or smaller: jobs hold less than a slice, whatever it has."""
     count, size = 0, 0
     some = {p: min(ends[p], position + _PROBED) for p, position in begin.items()}

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -20,15 +20,17 @@ from driftless.errors import SourceError, SyncError
 from driftless.facts.epochs import TopicLog
 from driftless.facts.state import State
 from driftless.facts.trust import Trust
-from driftless.kafka.client import Kafka, Offsets
+from driftless.kafka.client import TAIL, Kafka, Offsets
 from driftless.kafka.errors import unreadable
 from driftless.marker import Marker, Stranger, Truncation
-from jobs.log.open_transactions import OPEN_SECONDS, OpenTransactionMonitor
+from jobs.brokers.open_transactions import OPEN_SECONDS, OpenTransactionMonitor
 from jobs.log.resnapshots import Readings
 from jobs.threads.background import Background
 
 _log = logging.getLogger(__name__)
 _KEPT = 512
+TELL_SECONDS = 1.0
+"""How often followers hear of markers that nobody waits for: each asks where all their logs end."""
 POLL_SECONDS = 0.5
 """How often it is looked for new readings where no marker comes: one that comes is heard of at once."""
 
@@ -74,18 +76,29 @@ class Pending:
         with self._lock:
             return not self._waiting
 
+    @property
+    def ends(self) -> Offsets:
+        """Where the log had been written to when the next marker was read; empty where no position waits."""
+        with self._lock:
+            return dict(self._waiting[0].ends[self.topic]) if self._waiting else {}
+
     def reached(self, positions: Offsets, most: float = inf) -> Marker | None:
         """The newest marker whose ends these positions have passed, none beyond the LSN `most`; None where no further
-        one is.
+        one is. It is awaited where one of those before it is.
         """
-        marker = None
+        marker: Marker | None = None
         with self._lock:
             while self._waiting and self._waiting[0].marker.lsn <= most and self._passed(positions):
-                marker = self._waiting.popleft().marker
+                marker = _later(marker, self._waiting.popleft().marker)
         return marker
 
     def _passed(self, positions: Offsets) -> bool:
         return all(positions[p] >= end for p, end in self._waiting[0].ends[self.topic].items())
+
+
+def _later(before: Marker | None, marker: Marker) -> Marker:
+    """A marker in place of one before it."""
+    return replace(marker, awaited=marker.awaited or (before is not None and before.awaited))
 
 
 class FrontierReader(Background):
@@ -105,6 +118,7 @@ class FrontierReader(Background):
         self._lock = threading.Lock()
         self._pending: list[Pending] = []
         self._newest: Frontier | None = None
+        self._read_marker: Marker | None = None
         self._truncations: dict[str, Truncation] = {}
         self._readings = Readings(kafka, pipeline)
         self._open_transactions = OpenTransactionMonitor(kafka, {self._topic: 1, names.notification_topic(pipeline): 1})
@@ -115,6 +129,9 @@ class FrontierReader(Background):
         self._distrusted = threading.Event()
         self.held_up = ""
         """Why nobody can claim a further position, where that has been so for long."""
+        self._told_at = -inf
+        self.awaited = 0
+        """The position of the newest marker that somebody waits for."""
         self.heard_by: list[Callable[[], None]] = []
         """Called when a TRUNCATE has been told of."""
 
@@ -142,8 +159,7 @@ class FrontierReader(Background):
     @property
     def newest(self) -> Marker | None:
         """The newest marker that was read: every truncation before it is known."""
-        with self._lock:
-            return None if self._newest is None else self._newest.marker
+        return self._read_marker
 
     def truncation(self, log: TopicLog) -> Truncation | None:
         """The newest TRUNCATE of a log's table; None where the log's newest epoch begins there or later."""
@@ -166,7 +182,7 @@ class FrontierReader(Background):
 
     def work(self) -> None:
         while not self._ended.is_set():
-            consumer = self._kafka.consumer()
+            consumer = self._kafka.consumer(**TAIL)
             try:
                 self._read(consumer)
             except (SourceError, KafkaException) as exc:
@@ -212,12 +228,18 @@ class FrontierReader(Background):
                 hear()
             for told, message in zip(found, good, strict=True):
                 if isinstance(told, Marker):
-                    marker, written = told, message.timestamp()[1] / 1000
+                    marker, written = _later(marker, told), message.timestamp()[1] / 1000
                 elif isinstance(told, Stranger):
                     tally.add(message.offset() or 0, message.timestamp()[1] / 1000, told.why)
+            due = marker is None or marker.awaited or time.monotonic() >= self._told_at + TELL_SECONDS
             if self._readings.hear():  # all that was told before the marker is known
-                self._tell(marker, written)
-                marker = None
+                if marker is not None:
+                    self._readings.account(written)
+                    self.awaited = marker.lsn if marker.awaited else self.awaited  # before anybody claims it
+                    self._read_marker = marker
+                if due:
+                    self._tell(marker, written)
+                    marker = None
             tally.write(self._control)
             if not self._failing_at:
                 self._say(self._open_transactions.blocked_by(self.held_up))
@@ -231,8 +253,8 @@ class FrontierReader(Background):
             marker, written = newest.marker, newest.written
         if marker is None:
             return
-        self._readings.account(written)
         self._failing_at = 0.0
+        self._told_at = time.monotonic()
         frontier = Frontier(marker, self._ends(topics) if topics else {}, written)
         with self._lock:
             self._newest = frontier

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from driftless.facts.epochs import TopicLog
@@ -22,11 +23,14 @@ class FrontierFeed:
         self.pending = Pending(log.topic, log.partitions) if followed.ours else frontiers.follow(log)
 
     def hear(self, state: State) -> None:
-        """Take in what the writers of the log say in the control topic; the source's messages come by themselves."""
+        """Take in what the writers of the log say in the control topic; the source's messages come by themselves.
+
+        Which of them somebody waits for, the writers do not say.
+        """
         frontier = frontier_of(self._followed.progress(state), self.pending.topic)
         if frontier is not None and frontier.marker.lsn > self._newest:
             self._newest = frontier.marker.lsn
-            self.pending.add(frontier)
+            self.pending.add(replace(frontier, marker=replace(frontier.marker, awaited=True)))
 
     def leave(self) -> None:
         if not self._followed.ours:

@@ -20,7 +20,8 @@ from driftless.control.quarantine import QuarantineLog
 from driftless.errors import Fenced, LogLost, SourceError, SyncError
 from driftless.facts.state import RENEWAL, State, history
 from driftless.kafka.client import Kafka
-from jobs.log.end_offsets import Ends
+from jobs.brokers.end_offsets import Ends
+from jobs.brokers.shared_answers import TopicFacts
 from jobs.log.frontier import FrontierReader
 from jobs.log.small_slices import SmallSliceReader
 from jobs.spark.memory import no_memory
@@ -31,7 +32,7 @@ from jobs.supervise.report import Signal
 from jobs.threads.background import Background
 
 _log = logging.getLogger(__name__)
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 2.0
 """How often a turn is taken where nothing has happened: a generation may have been kept for as long as it is to be."""
 TURN_SECONDS = 0.05
 """The least time between two turns."""
@@ -46,6 +47,7 @@ class Shared:
     spark: SparkSession
     small_slices: SmallSliceReader
     ends: Ends
+    topics: TopicFacts
     frontiers: FrontierReader
     feed: ControlFeed
     quarantine: QuarantineLog

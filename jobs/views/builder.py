@@ -10,8 +10,8 @@ from pathlib import Path
 
 from driftless.errors import SourceUnavailable, SyncError
 from driftless.facts.builds import Build
+from jobs.brokers.identity_check import LogIdentityCheck
 from jobs.log.frontier import Frontier
-from jobs.log.identity_check import LogIdentityCheck
 from jobs.spark.session import name_jobs
 from jobs.supervise.leased import Shared, report_failure
 from jobs.views.cuts import Cut, CutReader, cut_text, marker_of
@@ -81,7 +81,7 @@ class Builder:
         self._shared = shared
         self._kafka = shared.kafka
         # One for all lives of the row store: it knows for how long a topic is missing.
-        self._identity = LogIdentityCheck(self._kafka, [*(t.log for t in logs), build.log])
+        self._identity = LogIdentityCheck(self._kafka, shared.topics, [*(t.log for t in logs), build.log])
         self._pipeline = shared.config.name
         self._confirm = confirm
         self._shard = shard
@@ -91,6 +91,8 @@ class Builder:
         self._clean = False
         self._held = False
         self._claimed = 0
+        self._told = -1
+        """How many documents had been published when a position was told last."""
         self._claims = False
         """Whether there is a cut since the last position was claimed."""
         self._pause = PAUSE_SECONDS
@@ -293,11 +295,14 @@ class Builder:
         marker = min(read, marker_of(text), key=lambda marker: marker.lsn)
         if marker.lsn <= self._claimed or self._truncated():
             return
+        tell = self._claimed < self._shared.frontiers.awaited <= marker.lsn or self._told != progress.published
         self._claimed = marker.lsn
         self._claims = False
         progress.frontier = Frontier(marker, self._kafka.written_ends({log.topic: log.partitions}))
-        progress.state = "live"
-        progress.changed.set()
+        tell, progress.state = tell or progress.state != "live", "live"
+        if tell:
+            self._told = progress.published
+            progress.changed.set()  # where only time has passed, the next renewal of the lease tells
 
     def _truncated(self) -> bool:
         frontiers = self._shared.frontiers

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from confluent_kafka import TopicPartition
 
 from driftless import names
-from driftless.kafka.client import Kafka, Offsets
+from driftless.kafka.client import TAIL, Kafka, Offsets
 from driftless.kafka.errors import unreadable
 from driftless.marker import Marker
 
@@ -47,7 +47,7 @@ class CutReader:
         self._kafka = kafka
         self._topics = topics
         self._topic = names.transaction_topic(pipeline)
-        self._consumer = kafka.consumer()
+        self._consumer = kafka.consumer(**TAIL)
         first = kafka.beginnings(self._topic, 1)[0]
         begin = max(first, kafka.committed_ends(self._topic, 1)[0] - _BACK)
         self._consumer.assign([TopicPartition(self._topic, 0, begin)])

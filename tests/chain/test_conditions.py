@@ -53,6 +53,7 @@ def documents(pipeline: Pipeline) -> int:
     return counts.popitem()[1]
 
 
+@pytest.mark.soak
 def test_a_snapshot_gives_documents_to_the_rows_that_pass(pipeline: Pipeline, source: psycopg.Connection) -> None:
     passing = source.execute(f"select count(*) from orders where {WHERE}".encode()).fetchone()
     assert passing is not None
@@ -108,6 +109,7 @@ def shown(pipeline: Pipeline) -> set[int]:
     return set(ids)
 
 
+@pytest.mark.soak
 def test_a_changed_key_and_a_delete_leave_nothing_behind(pipeline: Pipeline, source: psycopg.Connection) -> None:
     before = documents(pipeline)
     source.execute("update orders set id = 2000 where id = 1000")
@@ -120,6 +122,7 @@ def test_a_changed_key_and_a_delete_leave_nothing_behind(pipeline: Pipeline, sou
     assert documents(pipeline) == before - 2
 
 
+@pytest.mark.soak
 def test_a_transaction_counts_by_its_end(pipeline: Pipeline, source: psycopg.Connection) -> None:
     before = documents(pipeline)
     with source.transaction():

@@ -102,6 +102,7 @@ def _keys(source: psycopg.Connection, note: str) -> None:
         source.execute("insert into keyed values (%s, %s::bit(3), %s, %s, %s, %s)", values)
 
 
+@pytest.mark.soak
 def test_a_snapshot_shows_every_type_as_the_server_does(pipeline: Pipeline) -> None:
     pipeline.assert_in_step()
 
@@ -116,6 +117,7 @@ def test_changes_show_every_type_as_the_server_does(pipeline: Pipeline, source: 
     assert len(pipeline.stores["one-search"].documents()) == 2 * rows
 
 
+@pytest.mark.soak
 def test_every_column_can_become_null(pipeline: Pipeline, source: psycopg.Connection) -> None:
     for table, columns in TABLES.items():
         nothing = ", ".join(f"{column} = null" for column in columns)

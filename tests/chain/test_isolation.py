@@ -107,6 +107,7 @@ def watch(sibling: Sibling, seconds: float, *, moves: bool = True) -> None:
     sibling.was_kept()
 
 
+@pytest.mark.soak
 def test_a_store_that_hangs_with_a_drop_due_holds_up_its_own_follower_alone(pipeline: Pipeline, stack: Stack) -> None:
     job = pipeline.run()
     pipeline.assert_in_step()

@@ -72,6 +72,7 @@ def switching(pipeline: Pipeline, number: int) -> bool:
         return bool(client.hget(f"driftless:{pipeline.name}:{CACHE}", "switching") == str(number))
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("witness")
 def test_what_is_begun_in_the_middle_of_a_switch_takes_nothing_from_readers(pipeline: Pipeline) -> None:
     """A rebuild without a switch, then a changed view, then a TRUNCATE: each while another one is being promoted."""

@@ -60,6 +60,7 @@ def test_when_all_is_well_all_say_yes(pipeline: Pipeline) -> None:
     pipeline.here("resume", "customer-cache")
 
 
+@pytest.mark.soak
 def test_a_full_redis(pipeline: Pipeline) -> None:
     with redis.Redis.from_url(pipeline.endpoints.redis) as client:
         client.config_set("maxmemory", "1mb")
@@ -74,6 +75,7 @@ def test_a_full_redis(pipeline: Pipeline) -> None:
     well(pipeline)
 
 
+@pytest.mark.soak
 def test_a_connector_that_is_paused(pipeline: Pipeline) -> None:
     ask_connect(pipeline, "PUT", "/pause")
     told(pipeline, "connector", r"the connector is PAUSED", "driftless apply")
@@ -158,6 +160,7 @@ MORE_STRANGERS = [
 ]
 
 
+@pytest.mark.soak
 def test_an_address_that_leads_to_another_server(pipeline: Pipeline) -> None:
     """Told by `check` without a traceback; by name of what is wrong, and without its password."""
     led_astray(pipeline, STRANGERS)

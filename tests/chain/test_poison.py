@@ -99,6 +99,7 @@ def test_json_is_carried_as_it_is_however_deep_and_long(pipeline: Pipeline) -> N
     assert "1e999999" in texts(pipeline, "order-cache")[1]
 
 
+@pytest.mark.soak
 def test_what_cannot_be_compared_is_named_and_all_others_are_proven(pipeline: Pipeline) -> None:
     pipeline.wait()
     said = verify(pipeline, "odd-cache", "order-cache", code=1)
@@ -137,6 +138,7 @@ def _client(store: Redis) -> Any:
     return redis.Redis.from_url(store.url, decode_responses=True)
 
 
+@pytest.mark.soak
 def test_an_array_that_the_log_loses_is_quarantined_and_never_made_up(pipeline: Pipeline) -> None:
     pipeline.wait("grid-cache")
     pipeline.wait("grid-search")

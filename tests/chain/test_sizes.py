@@ -82,6 +82,7 @@ def view(pipeline: Pipeline) -> dict[str, Any]:
     return next(view for view in pipeline.status()["views"] if view["name"] == "parent")
 
 
+@pytest.mark.soak
 def test_rows_and_documents_of_megabytes_pass_with_the_default_memory(pipeline: Pipeline) -> None:
     pipeline.assert_in_step()
     pipeline.connection.execute("update wide set body = body || '!'")

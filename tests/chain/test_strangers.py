@@ -145,6 +145,7 @@ def test_a_stranger_can_neither_read_nor_use_what_ours_are_known_by(
     assert not any(token.encode() in (value or b"") for _, value in control)
 
 
+@pytest.mark.soak
 def test_a_truncate_by_a_role_that_cannot_read_the_token_is_followed(
     pipeline: Pipeline, guest: psycopg.Connection, source: psycopg.Connection
 ) -> None:
@@ -298,6 +299,7 @@ OLD_MARKER = (
 )
 
 
+@pytest.mark.soak
 def test_a_pipeline_of_the_version_before_is_followed_and_gets_a_token(
     pipeline: Pipeline, source: psycopg.Connection, guest: psycopg.Connection
 ) -> None:

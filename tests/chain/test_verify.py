@@ -248,6 +248,7 @@ def test_an_open_transaction_is_named_and_not_waited_for_without_end(pipeline: P
     assert "Traceback" not in done.err
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("job")
 def test_what_readers_see_is_what_is_compared(pipeline: Pipeline) -> None:
     """By the stores' own word: a whole generation that no reader sees proves nothing."""

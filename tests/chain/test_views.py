@@ -256,7 +256,8 @@ def test_no_document_ever_shows_half_a_transaction(pipeline: Pipeline, job: Job,
     assert half_shown(pipeline.published("order"), before) == []
 
 
-@pytest.mark.parametrize("how", ["lost", pytest.param("damaged", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("how", ["lost", "damaged"])
 def test_a_row_store_that_is_gone_is_filled_again_and_only_differences_are_published(
     pipeline: Pipeline, job: Job, source: psycopg.Connection, how: str
 ) -> None:

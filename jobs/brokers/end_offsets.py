@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from driftless.errors import SourceError, SyncError
 from driftless.kafka.client import Kafka, Offsets
+from jobs.brokers.quiet_logs import QuietLogs
+from jobs.brokers.shared_answers import SharedAnswers
 from jobs.threads.background import Background, Bell
 
 FRESH_SECONDS = 0.015
@@ -17,10 +19,12 @@ IDLE_SECONDS, IDLE_MOST, IDLE_GROWTH = 0.01, 0.1, 1.1
 """How long to wait before looking for changes again, and how long at most where looks have found none: each waits a
 tenth longer than the one before, so a change is seen late by a tenth of the time that it was waited for.
 """
+QUIET_SECONDS = 5.0
+"""How often a log is looked at that has been still for so long that no look finds any more: `QuietLogs` tells when it
+moves, but of no transaction that ends without a record.
+"""
 _WANTED_SECONDS = 1.0
 """For so long, a topic that was asked about is asked about together with others."""
-_ALONE_SECONDS = 5.0
-"""For so long each asks by itself, where one topic may be what keeps all from being answered."""
 _FAILED_SECONDS = 0.5
 """After an error, whoever waits asks for himself; so long after it the next question is asked for all."""
 
@@ -28,7 +32,7 @@ _FAILED_SECONDS = 0.5
 @dataclass
 class _Watch:
     """A log that somebody waits for. `seen`: of each that waits, where it has seen the log end. `last`: where it was
-    seen to end last.
+    seen to end last, at `looked_at`. `quiet`: QuietLogs tells when it moves.
     """
 
     partitions: int
@@ -36,49 +40,44 @@ class _Watch:
     last: Offsets = field(default_factory=dict)
     pause: float = IDLE_SECONDS
     at: float = 0.0
+    looked_at: float = 0.0
+    quiet: bool = False
 
     def moved(self, ends: Offsets) -> None:
         """It ends elsewhere than last time: soon it may again."""
-        self.last, self.pause = ends, IDLE_SECONDS
+        self.last, self.pause, self.quiet = ends, IDLE_SECONDS, False
 
 
 class Ends(Background):
     """Committed ends. Any thread may ask; an error is raised for who asked, and for nobody else.
 
-    Those who have nothing to do wait: one thread asks for all of them, and wakes whose log has moved.
+    Those who have nothing to do wait: one thread asks for all of them, and wakes whose log has moved. A log that is
+    still is left to `quiet`, and hardly asked for.
     """
 
     def __init__(self, kafka: Kafka, failed: Callable[[SyncError], None] = lambda _: None) -> None:
         super().__init__("ends of logs", failed)
         self._kafka = kafka
-        self._lock = threading.Lock()
-        self._wanted: dict[str, tuple[int, float]] = {}
-        self._found: dict[str, tuple[Offsets, float]] = {}
-        self._alone_until = 0.0
+        self.quiet: QuietLogs | None = None
+        """To be set before anybody waits; without it every log is looked at again and again."""
+        self._asked = SharedAnswers[Offsets](
+            kafka.all_committed_ends, kafka.committed_ends, fresh=FRESH_SECONDS, wanted=_WANTED_SECONDS
+        )
         self._watched: dict[str, _Watch] = {}
         self._changed = threading.Condition()
         self._ended = False
 
-    def committed(self, topic: str, partitions: int) -> Offsets:
-        """As Kafka's `committed_ends`, at most so old."""
-        with self._lock:
-            now = time.monotonic()
-            if now >= self._alone_until:
-                self._wanted[topic] = (partitions, now)
-                try:
-                    return self._together(topic, now)
-                except SourceError:
-                    self._alone_until = now + _ALONE_SECONDS
-        return self._kafka.committed_ends(topic, partitions)
+    def committed(self, topic: str, partitions: int, written: Offsets | None = None) -> Offsets:
+        """As Kafka's `committed_ends`, at most so old; or, of a log that has been still since, up to QUIET_SECONDS.
 
-    def _together(self, topic: str, now: float) -> Offsets:
-        found = self._found.get(topic)
-        if found is None or now - found[1] > FRESH_SECONDS:
-            self._wanted = {t: (n, at) for t, (n, at) in self._wanted.items() if now - at < _WANTED_SECONDS}
-            self._found = {}
-            ends = self._kafka.all_committed_ends({t: n for t, (n, _) in self._wanted.items()})
-            self._found = {t: (offsets, now) for t, offsets in ends.items()}
-        return self._found[topic][0]
+        `written`: where it is known to have been written to; an answer that lies before that must be new.
+        """
+        watch = self._watched.get(topic)
+        if watch is not None and watch.quiet and time.monotonic() - watch.looked_at < QUIET_SECONDS + IDLE_MOST:
+            last = watch.last
+            if all(last.get(p, 0) >= offset for p, offset in (written or {}).items()):
+                return last
+        return self._asked.of(topic, partitions)
 
     # -- waiting ------------------------------------------------------------------------------------------------
 
@@ -90,6 +89,7 @@ class Ends(Background):
             watch.seen[bell] = seen
             moved = seen != watch.last
             if moved:
+                self._leave(topic, watch)
                 watch.moved(seen)
                 watch.at = time.monotonic() + watch.pause
             if first or moved:
@@ -107,12 +107,11 @@ class Ends(Background):
                     self._ring(due.keys())
                     self._changed.wait_for(lambda: self._ended, _FAILED_SECONDS)
                 continue
+            self._asked.know(found)
             now = time.monotonic()
-            with self._lock:
-                self._found |= {t: (offsets, now) for t, offsets in found.items()}
             with self._changed:
                 for topic, ends in found.items():
-                    self._heed(self._watched[topic], ends, now)
+                    self._heed(topic, self._watched[topic], ends, now)
 
     def _due(self) -> dict[str, int] | None:
         """Wait until it is time to look, and return at which logs; None when it is over."""
@@ -121,19 +120,39 @@ class Ends(Background):
                 waited = {t: watch for t, watch in self._watched.items() if watch.seen}
                 now = time.monotonic()
                 # What is nearly due is asked about with what is: one question instead of two.
-                due = {t: watch.partitions for t, watch in waited.items() if watch.at - now < watch.pause / 2}
+                near = {t: QUIET_SECONDS if watch.quiet else watch.pause for t, watch in waited.items()}
+                due = {t: watch.partitions for t, watch in waited.items() if watch.at - now < near[t] / 2}
                 if any(watch.at <= now for watch in waited.values()):
                     return due
                 self._changed.wait(min(watch.at for watch in waited.values()) - now if waited else None)
             return None
 
-    def _heed(self, watch: _Watch, ends: Offsets, now: float) -> None:
+    def _heed(self, topic: str, watch: _Watch, ends: Offsets, now: float) -> None:
         for bell in [bell for bell, seen in watch.seen.items() if seen != ends]:
             bell.set()
+        watch.looked_at = now
         watch.pause = min(IDLE_GROWTH * watch.pause, IDLE_MOST)
         if ends != watch.last:
+            self._leave(topic, watch)
             watch.moved(ends)
-        watch.at = now + watch.pause
+        elif watch.pause == IDLE_MOST and not watch.quiet and self.quiet is not None:
+            self.quiet.watch(topic, ends)
+            watch.quiet = True
+        watch.at = now + (QUIET_SECONDS if watch.quiet else watch.pause)
+
+    def _leave(self, topic: str, watch: _Watch) -> None:
+        if watch.quiet and self.quiet is not None:
+            self.quiet.leave(topic)
+
+    def heed_record(self, topic: str) -> None:
+        """A log that was still has a new record."""
+        self._asked.forget(topic)
+        with self._changed:
+            watch = self._watched.get(topic)
+            if watch is not None and watch.quiet:
+                watch.quiet, watch.pause, watch.at = False, IDLE_SECONDS, time.monotonic()
+                self._ring([topic])
+                self._changed.notify()
 
     def _ring(self, topics: Iterable[str]) -> None:
         for topic in topics:

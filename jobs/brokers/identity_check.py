@@ -9,6 +9,7 @@ from typing import NoReturn
 from driftless.errors import LogLost, SourceUnavailable
 from driftless.facts.epochs import APPLY, TopicLog, keeps_all, mismatch_reason, topic_replaced
 from driftless.kafka.client import Kafka
+from jobs.brokers.shared_answers import TopicFacts
 
 Place = tuple[str, int]
 """Topic, partition."""
@@ -21,10 +22,11 @@ SETTINGS_SECONDS = 10.0
 class LogIdentityCheck:
     """Cheap to ask before every slice. After a server was away it is to be told so: whatever may have happened then."""
 
-    def __init__(self, kafka: Kafka, logs: Sequence[TopicLog]) -> None:
+    def __init__(self, kafka: Kafka, topics: TopicFacts, logs: Sequence[TopicLog]) -> None:
         self._kafka = kafka
+        self._topics = topics
         self._logs = logs
-        self._at = self._settings_at = 0.0
+        self._at = self._settings_at = self._since = 0.0
         self._gone_at: dict[str, float] = {}
         self.leaders: dict[Place, int] = {}
         """Under which leader each partition was read: to be kept with the positions."""
@@ -32,6 +34,7 @@ class LogIdentityCheck:
     def invalidate(self) -> None:
         """Look again at the next question."""
         self._at = self._settings_at = 0.0
+        self._since = time.monotonic()
 
     def check(self, read: Callable[[], Mapping[Place, int]] = dict) -> None:
         """Raise LogReplaced where a topic was made anew or has other partitions, SourceError where it forgets rows,
@@ -51,6 +54,7 @@ class LogIdentityCheck:
         """Raise for a partition that ends at an offset before `what`: LogLost, but where its topic was made anew, which
         ends early, too, what `check` raises for that.
         """
+        self._since = time.monotonic()
         self._same_topics()
         topic, partition = place
         raise LogLost(f"{topic}/{partition} ends at {end}, before {what}: the broker lost records", hint=APPLY)
@@ -60,7 +64,7 @@ class LogIdentityCheck:
             self._same(log)
 
     def _same(self, log: TopicLog) -> None:
-        now, found = time.monotonic(), self._kafka.topic(log.topic)
+        now, found = time.monotonic(), self._topics.topic(log.topic, self._since)
         if found is None and now - self._gone_at.setdefault(log.topic, now) < GONE_SECONDS:
             hint = f"a broker may be starting; where it stays away for {GONE_SECONDS:g} s, somebody has deleted it"
             raise SourceUnavailable(f"Kafka has no topic {log.topic}", hint=hint)
@@ -70,7 +74,7 @@ class LogIdentityCheck:
 
     def _check_tails(self, read: Mapping[Place, int]) -> None:
         """A broker that lost the end of its log shows nothing of that once it has grown again, but for the leader."""
-        found = self._kafka.leaders({log.topic: log.partitions for log in self._logs})
+        found = self._topics.leaders({log.topic: log.partitions for log in self._logs}, self._since)
         now = {(topic, p): leader for topic, leaders in found.items() for p, leader in leaders.items()}
         changed = {
             place: (position, self.leaders[place])

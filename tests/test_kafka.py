@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import Future
 from itertools import count
 from types import SimpleNamespace
 
@@ -42,12 +43,20 @@ def test_a_partition_without_a_leader_has_no_end_rather_than_one_before_the_firs
 ) -> None:
     """Seen: after a broker's kill the client answers -1001 without an error."""
     kafka = Kafka(KafkaConfig(bootstrap="127.0.0.1:1"))
+    answer: Future[SimpleNamespace] = Future()
+    answer.set_result(SimpleNamespace(offset=-1001, leader_epoch=None))
 
     def offsets_for_times(wanted: list[TopicPartition], **_: object) -> list[TopicPartition]:
         return [TopicPartition(place.topic, place.partition, -1001) for place in wanted]
 
+    def list_offsets(
+        wanted: dict[TopicPartition, object], **_: object
+    ) -> dict[TopicPartition, Future[SimpleNamespace]]:
+        return dict.fromkeys(wanted, answer)
+
     asker = SimpleNamespace(offsets_for_times=offsets_for_times, poll=lambda _: None)
     monkeypatch.setattr(kafka, "_askers", {"read_committed": asker})
+    monkeypatch.setattr(kafka, "_admin", SimpleNamespace(list_offsets=list_offsets))
     with pytest.raises(SourceUnavailable, match="no offset of t/0"):
         kafka.committed_ends("t", 1)
 
@@ -63,6 +72,22 @@ def test_a_client_that_lost_its_way_is_not_asked_again(endpoints: Endpoints, mon
     monkeypatch.setattr("driftless.kafka.client.TIMEOUT", 15.0)
     assert "no-such-topic" not in kafka.topics()
     assert kafka.topic("no-such-topic") is None
+
+
+@pytest.mark.server
+def test_topics_that_were_made_a_moment_ago_have_ends(endpoints: Endpoints) -> None:
+    """Seen: a consumer is refused while the broker does not know of them, and remembers that they are not there."""
+    kafka = Kafka(KafkaConfig(bootstrap=endpoints.kafka))
+    kafka.topics()
+    for _ in range(5):
+        names = [f"new-{uuid.uuid4().hex[:8]}" for _ in range(10)]
+        with pytest.raises(SourceError):
+            kafka.committed_ends(names[0], 2)
+        for name in names:
+            kafka.create(name, 2, {})
+        found = kafka.written_ends(dict.fromkeys(names, 2)), kafka.leaders(dict.fromkeys(names, 2))
+        assert found == ({name: {0: 0, 1: 0} for name in names},) * 2
+        kafka.delete(*names)
 
 
 @pytest.fixture

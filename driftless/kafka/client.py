@@ -11,7 +11,9 @@ from typing import Any
 
 from confluent_kafka import (
     OFFSET_END,
+    OFFSET_INVALID,
     Consumer,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
@@ -25,6 +27,7 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -48,6 +51,8 @@ TAIL: dict[str, Setting] = {"fetch.wait.max.ms": 500}
 """Of a reader that waits for what comes: a record ends the wait, and while none comes it asks twice a second."""
 _WRITER: dict[str, Setting] = {"linger.ms": 0, "acks": "all", "message.max.bytes": MAX_MESSAGE_BYTES}
 TIMEOUT = 15.0
+_ASK_SECONDS = 2.0
+"""How long a consumer is asked for offsets before the admin client is."""
 
 
 @dataclass(frozen=True)
@@ -282,22 +287,42 @@ class Kafka:
         return found
 
     def _listed(self, topics: Mapping[str, int], at: int, isolation: str) -> Iterator[TopicPartition]:
-        """The brokers' answer on each partition, all in one request."""
+        """The brokers' answer on each partition, all in one request.
+
+        Where a consumer has not all of it, as of a topic that was made a moment ago, the admin client is asked: it
+        looks for leaders again.
+        """
         wanted = [TopicPartition(topic, p, at) for topic, count in topics.items() for p in range(count)]
         if not wanted:
             return
-        with self.asking():
-            with self._lock:
-                asker = self._askers.get(isolation) or self.consumer(**{"isolation.level": isolation})
-                self._askers[isolation] = asker
-            try:
-                answers = asker.offsets_for_times(wanted, timeout=TIMEOUT)
-            finally:
-                asker.poll(0)  # it has nothing to read: what it has complained of meanwhile
-            for place in answers:
-                if place.error is not None:
-                    raise KafkaException(place.error)
-                yield place
+        answers = self._answers(wanted, isolation)
+        if answers is not None:
+            yield from answers
+            return
+        level = IsolationLevel.READ_COMMITTED if isolation == _COMMITTED else IsolationLevel.READ_UNCOMMITTED
+        spec = OffsetSpec.for_timestamp(at)
+        with self.asking() as admin:
+            futures = admin.list_offsets(dict.fromkeys(wanted, spec), isolation_level=level, request_timeout=TIMEOUT)
+            for place, future in futures.items():
+                answer = future.result()
+                epoch = -1 if answer.leader_epoch is None else answer.leader_epoch
+                yield TopicPartition(place.topic, place.partition, answer.offset, leader_epoch=epoch)
+
+    def _answers(self, wanted: list[TopicPartition], isolation: str) -> list[TopicPartition] | None:
+        with self._lock:
+            asker = self._askers.get(isolation) or self.consumer(**{"isolation.level": isolation})
+            self._askers[isolation] = asker
+        try:
+            answers = asker.offsets_for_times(wanted, timeout=_ASK_SECONDS)
+            if all(place.error is None and place.offset != OFFSET_INVALID for place in answers):
+                return answers
+        except KafkaException:
+            pass
+        finally:
+            asker.poll(0)  # it has nothing to read: what it has complained of meanwhile
+        with self._lock:
+            self._askers = {}  # what it knows of leaders may be old, and it keeps that for minutes
+        return None
 
     def consumer(self, **settings: Setting) -> Consumer:
         """A consumer that commits nothing and belongs to no group; assign it by hand."""

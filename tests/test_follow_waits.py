@@ -227,8 +227,8 @@ def test_one_whose_lease_may_be_another_s_writes_nothing_until_it_is_renewed(run
     until("all to be applied", lambda: progress.positions == {0: 3})
     running.lost.append(True)
     running.brokers.end = 7
-    until("it to wait", lambda: "has not been renewed" in progress.trouble)
+    until("it to wait", lambda: "has not been renewed" in progress.last_error)
     assert progress.positions == {0: 3}
     running.lost.clear()
     until("it to go on", lambda: progress.positions == {0: 7})
-    until("the trouble to be over", lambda: not progress.trouble)
+    until("the trouble to be over", lambda: not progress.last_error)

@@ -276,8 +276,8 @@ def test_a_quarantine_holds_back_through_any_look_at_what_is_half_known(scene: S
     ended.set()
     thread.join()
     assert not scene.store.began.is_set()
-    assert "1 documents are quarantined" in progress.held_back
-    assert "`driftless promote item --generation 2 --force`" in progress.held_back
+    assert "1 documents are quarantined" in progress.promotion_blocked_by
+    assert "`driftless promote item --generation 2 --force`" in progress.promotion_blocked_by
 
 
 def test_whoever_waits_is_told_what_keeps_readers_where_they_are(scene: Scene) -> None:
@@ -289,8 +289,8 @@ def test_whoever_waits_is_told_what_keeps_readers_where_they_are(scene: Scene) -
     assert (first.worker.superseded, first.progress.stuck) == (True, "")
     second = scene.built(2, quarantined=1)
     scene.turn()
-    assert second.held_back
-    assert first.progress.stuck.endswith(second.held_back)
+    assert second.promotion_blocked_by
+    assert first.progress.stuck.endswith(second.promotion_blocked_by)
     assert first.progress.to_json()["stuck"] == first.progress.stuck
     second.put(quarantined=0)
     scene.turn()
@@ -307,7 +307,7 @@ def test_a_promotion_is_refused_where_it_can_come_no_further(scene: Scene) -> No
     scene.follower._running[2].worker.paused.set()
     scene.settled()
     assert not scene.store.began.is_set()
-    assert second.held_back == "generation 2 is built but not promoted: item is paused"
+    assert second.promotion_blocked_by == "generation 2 is built but not promoted: item is paused"
 
 
 def test_a_generation_that_cannot_be_followed_holds_up_no_other(scene: Scene) -> None:

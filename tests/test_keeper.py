@@ -155,7 +155,7 @@ class Run:
         lease = StandIn(name)
         keeper = Keeper(cast("Lease", lease), self.feed.take)
         keeper.start()
-        shared = SimpleNamespace(feed=self.feed, frontiers=SimpleNamespace(held_up=""))
+        shared = SimpleNamespace(feed=self.feed, frontiers=SimpleNamespace(blocked_by=""))
         item = Item(cast("Shared", shared), keeper, turn)
         item.begin(self.feed.state)
         item.start()
@@ -347,13 +347,13 @@ def test_trouble_tells_since_when(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     item.keeper.release()
     progress = item.worker.progress
     assert since() is None
-    progress.trouble = "Redis does not answer"
+    progress.last_error = "Redis does not answer"
     assert (since(), since()) == (1010.0, 1010.0)
-    progress.trouble, progress.switching = "", "Redis is full"
+    progress.last_error, progress.switching = "", "Redis is full"
     assert since() == 1010.0, "it goes on"
     progress.switching = ""
     assert since() is None
-    progress.trouble = "Redis does not answer"
+    progress.last_error = "Redis does not answer"
     assert since() == 1030.0
     progress.error = SyncError("no more")
     assert since() == 1035.0, "what ended it is another matter"

@@ -52,13 +52,13 @@ def test_back_off_begins_from_the_start_after_success(monkeypatch: Any) -> None:
         """Every seventh comes to a cut before the server is away again."""
         if len(stop.waits) == 7:
             build._advance(cast("Any", keeps), cast("Any", whole), Cut(Marker(1, 1.0), {}))
-            assert build.progress.trouble == ""
+            assert build.progress.last_error == ""
         raise SourceUnavailable("Kafka cannot be reached")
 
     monkeypatch.setattr(build, "_build", life)
     build.run()
     assert stop.waits == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 0.2, 0.4, 0.8, 1.6]
-    assert build.progress.trouble == "Kafka cannot be reached"
+    assert build.progress.last_error == "Kafka cannot be reached"
     assert build.progress.error is None
 
 

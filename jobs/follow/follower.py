@@ -133,7 +133,9 @@ class Follower(LeasedWorkers[_RunningGeneration]):
         kind, _, name = key.partition("/")
         if kind in ("generation", "request", "paused"):
             return name.partition("/")[0] == self.name
-        return kind in ("epochs", "view", "build", "pipeline")
+        if kind in ("view", "build"):  # each view tells every 2 s where it stands
+            return name.partition("/")[0] == self._shared.config.followers[self.name].view
+        return kind in ("epochs", "pipeline")
 
     def _turn(self, state: State) -> Facts:
         facts_now = state.by_prefix(f"generation/{self.name}")
@@ -256,8 +258,8 @@ class Follower(LeasedWorkers[_RunningGeneration]):
         if number is None or self.promoting:
             return
         r, holding = self._running[number], self._running[number].progress.holding  # one moment of it
-        if r.progress.live and r.progress.held_back:
-            r.progress.held_back = ""
+        if r.progress.live and r.progress.promotion_blocked_by:
+            r.progress.promotion_blocked_by = ""
             r.progress.changed.set()
         if r.worker.promote_if_none and self._seen.number is None:
             return  # it shows itself, with what it has
@@ -272,8 +274,8 @@ class Follower(LeasedWorkers[_RunningGeneration]):
                 f"see `driftless quarantine list {self.name}`, then `driftless promote {self.name} "
                 f"--generation {number} --force`"
             )
-            if r.progress.held_back != said:
-                r.progress.held_back = said
+            if r.progress.promotion_blocked_by != said:
+                r.progress.promotion_blocked_by = said
                 r.progress.changed.set()
             return
         self.promote(number)
@@ -293,7 +295,7 @@ class Follower(LeasedWorkers[_RunningGeneration]):
             newest = self._running.get(max(self._known, default=n), r).progress
             said = ""
             if r.progress.live and r.worker.superseded and newest is not r.progress and not paused:
-                said = told(newest.error) if newest.error is not None else newest.held_back
+                said = told(newest.error) if newest.error is not None else newest.promotion_blocked_by
             if said:
                 said = f"readers see generation {n}, from before its log was recreated, and no later position: {said}"
             if said != r.progress.stuck:

@@ -160,17 +160,17 @@ class GenerationWorker:
             except (SinkUnavailable, SourceUnavailable) as exc:
                 if self.stop.is_set() or last:
                     return
-                if not self.progress.trouble:
+                if not self.progress.last_error:
                     _log.warning("%s: waiting: %s", self.job.follower, exc)
-                self.progress.trouble = told(exc)
+                self.progress.last_error = told(exc)
                 self.progress.changed.set()
                 self._identity.invalidate()
                 self.stop.wait(pause)
                 pause = min(pause * 2, RETRY_SECONDS)
             else:
-                if self.progress.trouble:
+                if self.progress.last_error:
                     _log.warning("%s: resumed", self.job.follower)
-                    self.progress.trouble = ""
+                    self.progress.last_error = ""
                 return
 
     def _begin(self) -> None:
@@ -300,11 +300,11 @@ class GenerationWorker:
 
     def _tell_what_holds_up(self) -> None:
         # Whoever has reached every marker waits for no transaction.
-        said = "" if self._pending.none else self._open_transactions.blocked_by(self.progress.held_up)
-        if bool(said) != bool(self.progress.held_up):
+        said = "" if self._pending.none else self._open_transactions.blocked_by(self.progress.blocked_by)
+        if bool(said) != bool(self.progress.blocked_by):
             _log.warning("%s: %s", self.job.follower, said or "resumed")
             self.progress.changed.set()
-        self.progress.held_up = said
+        self.progress.blocked_by = said
 
     def _read(self) -> dict[tuple[str, int], int]:
         """How far each partition was read. Of what was built before all was read anew, nothing more is expected."""

@@ -35,11 +35,12 @@ class AppliedState:
 class Progress:
     """Where a generation stands; written by its thread, read by whoever reports. `error` ends it.
 
-    `trouble`: what its thread waits for. `switching`: what the promotion to it waits for, which has another thread.
+    `last_error`: what its thread waits for. `switching`: what the promotion to it waits for, which has another thread.
 
-    `holding` is replaced whole, with `put`. `live`: readers see it. `held_back`: why it is not promoted, though it is
-    built and was to be. `held_up`: why the log does not go on. `stuck`: why readers, who see this one, are shown no
-    further position before somebody does something. `token`: of the lease under which it is written.
+    `holding` is replaced whole, with `put`. `live`: readers see it. `promotion_blocked_by`: why it is not promoted,
+    though it is built and was to be. `blocked_by`: why the log does not go on. `stuck`: why readers, who see this
+    one, are shown no further position before somebody does something. `token`: of the lease under which it is
+    written.
     """
 
     name: str
@@ -54,10 +55,10 @@ class Progress:
     documents: int | None = None
     written: int = 0
     stale: int = 0
-    trouble: str = ""
+    last_error: str = ""
     switching: str = ""
-    held_back: str = ""
-    held_up: str = ""
+    promotion_blocked_by: str = ""
+    blocked_by: str = ""
     stuck: str = ""
     error: SyncError | None = None
     changed: Signal = field(default_factory=threading.Event)
@@ -122,7 +123,7 @@ class Progress:
 
     @property
     def _waits_for(self) -> str:
-        return self.trouble or self.switching or self.held_up or self.held_back or self.stuck
+        return self.last_error or self.switching or self.blocked_by or self.promotion_blocked_by or self.stuck
 
     def to_json(self) -> dict[str, object]:
         holding = self.holding
@@ -138,7 +139,7 @@ class Progress:
             "lag_records": self.lag,
             "documents": self.documents,
             "quarantined": holding.quarantined,
-            "held_back": self.held_back,
+            "held_back": self.promotion_blocked_by,
             "stuck": self.stuck,
             "token": self.token,
             "trouble": self._waits_for if self.error is None else told(self.error),

@@ -51,7 +51,7 @@ class Promotion:
         with self._seen.claims:
             for other in self._others:
                 other.promotion_target = progress
-        progress.promoting, progress.held_back = True, ""
+        progress.promoting, progress.promotion_blocked_by = True, ""
         progress.changed.set()
         self._thread.start()
 
@@ -75,7 +75,7 @@ class Promotion:
 
     def _refuse(self, error: SyncError, sink: Sink) -> None:
         self.error = error
-        self._worker.progress.held_back = f"generation {self.number} is built but not promoted: {error}"
+        self._worker.progress.promotion_blocked_by = f"generation {self.number} is built but not promoted: {error}"
         with suppress(SyncError):
             self._seen.ask(sink)
 
@@ -98,7 +98,7 @@ class Promotion:
                 time.sleep(1.0)
         self.done = True
         for each in (self._worker, *self._others):
-            each.progress.held_back = ""
+            each.progress.promotion_blocked_by = ""
             each.progress.changed.set()
 
     @property

@@ -127,7 +127,7 @@ class FrontierReader(Background):
         self._control = Control(kafka, pipeline)
         self._trust: Trust | None = None
         self._distrusted = threading.Event()
-        self.held_up = ""
+        self.blocked_by = ""
         """Why nobody can claim a further position, where that has been so for long."""
         self._told_at = -inf
         self.awaited = 0
@@ -195,10 +195,10 @@ class FrontierReader(Background):
             finally:
                 consumer.close()
 
-    def _say(self, held_up: str) -> None:
-        if bool(held_up) != bool(self.held_up):
-            _log.warning("%s: %s", self._pipeline, held_up or "follower positions advance again")
-        self.held_up = held_up
+    def _say(self, blocked_by: str) -> None:
+        if bool(blocked_by) != bool(self.blocked_by):
+            _log.warning("%s: %s", self._pipeline, blocked_by or "follower positions advance again")
+        self.blocked_by = blocked_by
 
     def _read(self, consumer: Consumer) -> None:
         state = self._control.read()
@@ -242,7 +242,7 @@ class FrontierReader(Background):
                     marker = None
             tally.write(self._control)
             if not self._failing_at:
-                self._say(self._open_transactions.blocked_by(self.held_up))
+                self._say(self._open_transactions.blocked_by(self.blocked_by))
 
     def _tell(self, marker: Marker | None, written: float) -> None:
         """Hand out the frontier of a new marker; or that of the newest, for a topic that was not followed before."""

@@ -251,7 +251,7 @@ class LeasedWorkers(ABC, Generic[R]):
         for n, r in self._running.items():
             progress = r.worker.progress
             fact = progress.to_json()
-            trouble = fact["trouble"] or self._shared.frontiers.held_up
+            trouble = fact["trouble"] or self._shared.frontiers.blocked_by
             facts[self._key(n)] = {**fact, "trouble": trouble, "trouble_since": self._since(n, progress, bool(trouble))}
             error, state = progress.error, self._shared.feed.state
             if isinstance(error, LogLost) and r.worker.history == history(state) and state.get(RENEWAL) is None:

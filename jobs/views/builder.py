@@ -123,9 +123,9 @@ class Builder:
                     _log.warning("%s: %s", self.group, exc)  # opened again, it is filled from the log
                     self._rest()
                 except SourceUnavailable as exc:
-                    if not self.progress.trouble:
+                    if not self.progress.last_error:
                         _log.warning("%s: waiting: %s", self.group, exc)
-                    self.progress.trouble = str(exc)
+                    self.progress.last_error = str(exc)
                     self.progress.changed.set()
                     self._rest()
 
@@ -246,8 +246,8 @@ class Builder:
         self._whole = part.whole
         if part.whole:
             self._cut, self._pause, self._claims = None, PAUSE_SECONDS, True
-            if progress.trouble:
-                progress.trouble = ""
+            if progress.last_error:
+                progress.last_error = ""
                 _log.warning("%s: resumed", self.group)
 
     def _publish(self, store: SqliteRows, publisher: Publisher) -> None:
@@ -316,10 +316,10 @@ class Builder:
         found = self._kafka.written_ends({t.log.topic: t.log.partitions for t in self._logs})
         for (topic, partition), position in self.progress.positions.items():
             if found[topic][partition] > position:
-                self.progress.trouble = (
+                self.progress.last_error = (
                     f"{topic}/{partition} has rows of a transaction whose end has not come for {END_SECONDS:.0f} s: "
                     "it is a long one, or the connector has stopped; see `driftless check`"
                 )
-                _log.warning("%s: %s", self.group, self.progress.trouble)
+                _log.warning("%s: %s", self.group, self.progress.last_error)
                 self.progress.changed.set()
                 return

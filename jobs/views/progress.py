@@ -29,7 +29,7 @@ class BuildProgress:
     dirty: int = 0
     published: int = 0
     quarantined: int = 0
-    trouble: str = ""
+    last_error: str = ""
     error: SyncError | None = None
     changed: Signal = field(default_factory=threading.Event)
     movement: Movement = field(default_factory=Movement)
@@ -76,6 +76,6 @@ class BuildProgress:
             "dirty": self.dirty,
             "quarantined": self.quarantined,
             "still_seconds": self.movement.still_seconds(self.state, self.done, self.lsn, self.published),
-            "trouble": self.trouble if self.error is None else told(self.error),
+            "trouble": self.last_error if self.error is None else told(self.error),
             "error": None if self.error is None else told(self.error),
         }

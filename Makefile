@@ -42,14 +42,14 @@ unit: $(STAMP) ## The tests that need no server
 lint: $(STAMP) ## Only ruff and mypy
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy
 
-docs: $(STAMP) ## Write docs/types.md and docs/configuration.md anew from the code
+docs: $(STAMP) ## Write docs/types.md and docs/configuration.md from the code
 	@$(PY) -m cli.pages.types_page
 	@$(PY) -m cli.pages.config_page
 
 bench: $(STAMP) ## Measure side by side and print ratios
 	@$(PY) -m bench
 
-lock: ## Write requirements.lock anew (needs uv)
+lock: ## Write requirements.lock again (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
 		--python-version 3.11 --group dev pyproject.toml -o requirements.lock
 

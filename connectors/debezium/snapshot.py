@@ -54,7 +54,7 @@ class Wanted:
 
 
 class SnapshotFailed(SourceError):
-    """It will not be completed: it has to be taken anew."""
+    """It will not be completed: it has to be taken again."""
 
 
 class Snapshots:

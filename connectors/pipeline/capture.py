@@ -42,7 +42,7 @@ class Capture:
 def plan_capture(
     config: Config, context: PlanContext, tables: dict[str, Table], state: State, *, renewed: bool
 ) -> Capture:
-    """Compare every table with what is registered of it. `renewed`: all are going to be read anew in any case."""
+    """Compare every table with what is registered of it. `renewed`: all are going to be re-snapshotted in any case."""
     capture = Capture()
     found = look_up(context.source, config.name, tables.values())
     topics = _Topics(context.kafka, [log for name in tables if (log := registered_log(state, name)) is not None])
@@ -80,7 +80,7 @@ def plan_capture(
 
 
 def _lasting(storage: Mapping[str, object] | None) -> dict[str, object]:
-    """What is registered anew when it has changed: where rows are kept does with every VACUUM FULL."""
+    """What is registered again when it has changed: where rows are kept does with every VACUUM FULL."""
     return {key: value for key, value in (storage or {}).items() if key not in ("node", "columns")}
 
 
@@ -186,7 +186,7 @@ class _Taking:
             )
 
     def take(self) -> None:
-        """Have the table read anew, then register the epoch that begins with it."""
+        """Have the table re-snapshotted, then register the epoch that begins with it."""
         table, context = self._table, self._context
         name = table.full_name
         snapshots = Snapshots(self._config.name, context.admin, context.kafka, context.connect, context.report)

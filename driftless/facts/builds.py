@@ -20,7 +20,7 @@ from driftless.views.tree import View
 class Build:
     """`epochs`: of its tables' logs, by table, at whose floors it begins. `why` it was begun.
 
-    `log`: its own topic; None before that is made. `history`: how often all tables had been read anew by then.
+    `log`: its own topic; None before that is made. `history`: how often all tables had been re-snapshotted by then.
     """
 
     number: int

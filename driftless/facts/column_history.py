@@ -31,7 +31,7 @@ def since_the_start(table: str, epoch: int, columns: Iterable[str]) -> Facts:
 
 
 def since_now(table: str, epoch: int, known: Mapping[str, int], columns: Iterable[str], lsn: int) -> Facts:
-    """The same where columns came later, and no row was read anew. `lsn`: of the source, when they were there."""
+    """The same where columns came later, and no row was read again. `lsn`: of the source, when they were there."""
     return {_key(table, epoch): {**dict.fromkeys(columns, lsn), **known}}
 
 

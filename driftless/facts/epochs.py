@@ -84,7 +84,7 @@ class TopicLog:
         return replace(self, epochs=tuple(epochs))
 
     def with_topic(self, topic_id: str, partitions: int) -> TopicLog:
-        """The same table's log in a topic that was made anew: epochs go on, offsets begin at 0."""
+        """The same table's log in a topic that was recreated: epochs go on, offsets begin at 0."""
         older = tuple(replace(e, topic_id=e.topic_id or self.topic_id) for e in self.epochs)
         return replace(self, topic_id=topic_id, partitions=partitions, epochs=older)
 

@@ -9,7 +9,7 @@ from functools import cached_property
 LEASE_SECONDS = 10.0
 """A runner that has not renewed its lease for so long may be replaced. Well below the horizon for late writers."""
 RENEWAL = "pipeline/renewal"
-"""The fact that all tables are to be read anew. It stays until that is done, though the cause may be gone by then."""
+"""The fact that all tables are to be re-snapshotted. It stays until that is done, also when the cause is gone."""
 WATCHED, UNWATCHED = "reader/watched", "reader/unwatched"
 """The facts since when the source is read, and that nobody watched when that began: see
 connectors/postgres/slot_reader.py.
@@ -91,6 +91,6 @@ class State:
 
 
 def history(state: State) -> int:
-    """How often all tables had to be read anew, because changes were missing: positions claimed before mean nothing."""
+    """How often all tables had to be re-snapshotted, as changes were missing: positions claimed before mean nothing."""
     identity = state.get("pipeline/identity") or {}
     return int(str(identity.get("history", 0)))

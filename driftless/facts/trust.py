@@ -77,7 +77,7 @@ class Trust:
         return replace(self, tokens={**tokens, _digest(token): inf}, plain=min(self.plain, lsn))
 
     def in_another_history(self) -> Trust:
-        """Where positions begin anew: what was believed up to one is not believed at all."""
+        """Where positions start again: what was believed up to one is not believed at all."""
         tokens = {digest: until for digest, until in self.tokens.items() if until == inf}
         return replace(self, tokens=tokens, plain=self.plain if self.plain == inf else 0)
 

@@ -72,7 +72,7 @@ class PositionWaiter:
     def by_followers(self, targets: Sequence[Target], lsn: int, superseded: Callable[[State], bool]) -> None:
         """Return when all have applied a position; one that will not has `trouble` afterwards.
 
-        `superseded`: whether the log that they read has begun anew.
+        `superseded`: whether the log that they read has a new epoch.
         """
         waiting = [target for target in targets if not target.trouble]
         begun = time.monotonic()

@@ -111,11 +111,11 @@ class Subject:
     """`stage`: what the log is called in a report, `table-log` or `view-log`. `statement`: gives the source's side;
     `careful`: the same where that ends at a value that cannot be shown (see driftless/views/sql.py).
 
-    `beside`: topics, with how many partitions, whose records tell where transactions ended; none where the log's own do
-    not. `skips`: the log need not tell every state of a document, as a view's. `superseded`: whether the log has begun
-    anew. `columns`: of the table, where the subject is one. `again`: has the source's rows of some keys written into
-    the log once more; None where nobody can. `builders`: of a view's log, who writes it. `quarantined`: asks for
-    the keys that are too large for it.
+    `beside`: topics, with how many partitions, whose records tell where transactions ended; none where the log's
+    own do not. `skips`: the log need not tell every state of a document, as a view's. `superseded`: whether the log
+    has a new epoch. `columns`: of the table, where the subject is one. `again`: has the source's rows of some keys
+    written into the log once more; None where nobody can. `builders`: of a view's log, who writes it.
+    `quarantined`: asks for the keys that are too large for it.
     """
 
     name: str

@@ -37,7 +37,7 @@ class LogIdentityCheck:
         self._since = time.monotonic()
 
     def check(self, read: Callable[[], Mapping[Place, int]] = dict) -> None:
-        """Raise LogReplaced where a topic was made anew or has other partitions, SourceError where it forgets rows,
+        """Raise LogReplaced where a topic was recreated or has other partitions, SourceError where it forgets rows,
         LogLost where a log was cut off before what was read of it. `read`: how far that is.
         """
         now = time.monotonic()
@@ -51,7 +51,7 @@ class LogIdentityCheck:
             self._settings_at = now + SETTINGS_SECONDS
 
     def raise_truncated(self, place: Place, end: int, what: str) -> NoReturn:
-        """Raise for a partition that ends at an offset before `what`: LogLost, but where its topic was made anew, which
+        """Raise for a partition that ends at an offset before `what`: LogLost, but where its topic was recreated, which
         ends early, too, what `check` raises for that.
         """
         self._since = time.monotonic()

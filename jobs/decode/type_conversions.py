@@ -72,7 +72,7 @@ def _known(sql: str, shown: str, *, json: bool) -> Value:
 
 
 def _last_of_each_key(text: str) -> str:
-    """Of a key that an object has twice, `to_jsonb` keeps the last: then the text is written anew, else left as it is.
+    """Of a key that an object has twice, `to_jsonb` keeps the last: then the text is written again, else left as it is.
 
     Spark's VARIANT does that (spark.sql.variant.allowDuplicateKeys), but for the digits of long numbers, so it is
     used where keys went missing alone. What it refuses, as what is nested too deeply, stays as it is too.

@@ -1,4 +1,4 @@
-"""Where the log of a table has begun anew, or a view was built anew: what a follower of it does about that."""
+"""Where the log of a table has a new epoch, or a view was rebuilt: what a follower of it does about that."""
 
 from __future__ import annotations
 

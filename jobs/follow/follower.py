@@ -225,7 +225,7 @@ class Follower(LeasedWorkers[_RunningGeneration]):
                 r.worker.withhold_position.clear()
 
     def _follow_the_epoch(self, state: State) -> Facts:
-        """Where the table's log has begun anew, begin a generation from there: the present ones hold what is gone."""
+        """Where the table's log has a new epoch, begin a generation from there: the present ones hold what is gone."""
         if not self._known:
             return {}
         newest = self._known[max(self._known)]

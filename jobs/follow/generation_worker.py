@@ -233,7 +233,7 @@ class GenerationWorker:
             progress.ends = self._kafka.committed_ends(log.topic, log.partitions)
         behind = [p for p, end in progress.ends.items() if end < progress.positions[p]]
         if behind and self._before_resnapshot:
-            self.stop.wait(LOOK_SECONDS)  # a generation that is built from where all was read anew takes its place
+            self.stop.wait(LOOK_SECONDS)  # a generation that is built from where all was re-snapshotted takes its place
             return
         if behind:
             place = (log.topic, behind[0])
@@ -307,7 +307,7 @@ class GenerationWorker:
         self.progress.blocked_by = said
 
     def _read(self) -> dict[tuple[str, int], int]:
-        """How far each partition was read. Of what was built before all was read anew, nothing more is expected."""
+        """How far each partition was read. Of what was built before a re-snapshot nothing more is expected."""
         positions = {} if self._before_resnapshot else self.progress.positions
         return {(self.job.log.topic, p): offset for p, offset in positions.items()}
 

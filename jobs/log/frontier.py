@@ -167,8 +167,8 @@ class FrontierReader(Background):
             found = self._truncations.get(log.topic)
         return found if found is not None and found.lsn > log.newest.lsn else None
 
-    def read_anew(self, log: TopicLog) -> bool:
-        """Whether a log's table is being, or has been, read anew since its newest epoch began."""
+    def is_resnapshotted(self, log: TopicLog) -> bool:
+        """Whether a log's table is being, or has been, re-snapshotted since its newest epoch began."""
         return not self._readings.covers(log.topic, log.newest.read)
 
     def heed(self, state: State) -> None:

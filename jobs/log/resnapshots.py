@@ -1,4 +1,4 @@
-"""Where Debezium has read all tables anew, an epoch of each begins: what was deleted before is told by no record."""
+"""Where Debezium has re-snapshotted all tables, an epoch of each begins: no record tells what was deleted before."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Spark's classes as a class-data archive, made once at the installation: `python -m jobs.spark.class_archive JARS`.
 
-Without it a JVM that starts loads and checks some 15,000 classes anew. With it, Spark is there after 4.0 s
+Without it a JVM that starts loads and checks some 15,000 classes again. With it, Spark is there after 4.0 s
 instead of 6.6 s, and its first work done after 4.1 s more instead of 5.4 s (docs/benchmarks.md). A JVM that finds an
 archive made by another Java, or for other jars, runs without it.
 """

@@ -43,7 +43,7 @@ class LogSource:
 
     @cached_property
     def columns(self) -> tuple[list[Column], list[Column]]:
-        """The two steps, parsed once: parsing them anew took a tenth of a small batch's CPU."""
+        """The two steps, parsed once: parsing them again took a tenth of a small batch's CPU."""
         return [expr(sql) for sql in self.parse], [expr(sql) for sql in self.shape]
 
 

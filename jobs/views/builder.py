@@ -140,7 +140,7 @@ class Builder:
         self.stop.set()
 
     def _build(self) -> None:
-        """One life of the row store and the producer, to be begun anew after whatever may pass."""
+        """One life of the row store and the producer, to be begun again after whatever may pass."""
         self._identity.invalidate()
         self._identity.check()
         cuts = CutReader(self._kafka, self._pipeline, {t.log.topic: t.log.partitions for t in self._logs})
@@ -306,7 +306,7 @@ class Builder:
 
     def _truncated(self) -> bool:
         frontiers = self._shared.frontiers
-        return any(frontiers.truncation(t.log) is not None or frontiers.read_anew(t.log) for t in self._logs)
+        return any(frontiers.truncation(t.log) is not None or frontiers.is_resnapshotted(t.log) for t in self._logs)
 
     def _heed_what_waits(self, now: float) -> None:
         """Tell of rows whose transaction does not end."""

@@ -11,7 +11,7 @@ from jobs.views.store.contract import FIRST_ROOT, RowsLost, RowStore
 
 AUDIT, DOUBT, FILL = "audit", "doubt", "fill"
 """Tell of roots whose rows give another document than was published; publish some documents again, whatever they are;
-fill the row store anew from the log, and publish what differs."""
+fill the row store again from the log, and publish what differs."""
 RETRY, DISCARD = "retry", "discard"
 """Publish quarantined documents again, which may fit by now; let them go without publishing them."""
 ROOTS = 5_000
@@ -54,7 +54,7 @@ class MaintenanceRequests:
         return any(not task.done for task in list(self._tasks.values()))
 
     def work(self, store: RowStore, oversized: Oversized, *, clean: bool) -> bool:
-        """Do a part of what is asked, between two steps; whether roots are dirty now. Raises RowsLost to fill anew.
+        """Do a part of what is asked, between two steps; whether roots are dirty now. Raises RowsLost to fill it again.
 
         `clean`: all roots that were dirty have been published.
         """

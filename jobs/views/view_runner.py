@@ -38,7 +38,7 @@ class ViewRunner(LeasedWorkers[_RunningBuild]):
     """One view, or one shard of it: a thread for each build that there is.
 
     The control topic says which builds there are. A new one is begun by `driftless apply`, or here, where the log of
-    a table begins anew; one that no follower reads any more is dropped with its topic and its rows.
+    a table has a new epoch; one that no follower reads any more is dropped with its topic and its rows.
     """
 
     def __init__(self, shared: Shared, view: str, keeper: Keeper, shard: int = 0) -> None:
@@ -134,7 +134,7 @@ class ViewRunner(LeasedWorkers[_RunningBuild]):
         remove(self._halt(number).worker.path)
 
     def _follow_the_epochs(self, state: State) -> Facts:
-        """Where the log of a table has begun anew, begin a build from there: the present one shows what is gone.
+        """Where the log of a table has a new epoch, begin a build from there: the present one shows what is gone.
 
         It goes on from the newest that was asked for, also from one that waits for the snapshot of a table.
         """

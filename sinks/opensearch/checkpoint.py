@@ -15,7 +15,7 @@ from sinks.opensearch.server import SHARDS, OpenSearchServer
 class Checkpoints:
     """Text in the hidden index `.driftless-<pipeline>`, replaced by compare-and-set.
 
-    It names the index it speaks of by its UUID and the history of its shards. An index that was made anew or restored
+    It names the index it speaks of by its UUID and the history of its shards. An index that was recreated or restored
     from a snapshot has others, and so has no checkpoint.
     """
 

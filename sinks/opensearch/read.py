@@ -121,7 +121,7 @@ def hits(answer: str, name: str) -> list[Hit]:
     """The entries of the array `name`, `docs` or `hits`, of a `_mget` or `_search` answer.
 
     The server copies a stored document into its answer byte by byte, so cutting it out there keeps every digit;
-    reading and writing it anew would not.
+    reading and writing it again would not.
     """
     try:
         return _docs(answer).docs if name == "docs" else _found(answer).hits.hits

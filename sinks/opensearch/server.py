@@ -29,7 +29,7 @@ TOO_LARGE = 413
 
 @dataclass(frozen=True)
 class Index:
-    """What the server says of an index; the UUID changes when one is made anew under the same name."""
+    """What the server says of an index; the UUID changes when one is recreated under the same name."""
 
     name: str
     uuid: str

@@ -146,7 +146,7 @@ class OpenSearchSink:
     deletes with a version do so even when told `require_alias`.
 
     The checkpoint is in the hidden index `.driftless-<pipeline>` and names the index it speaks of by its UUID and the
-    history of its shards: an index made anew, or restored from a snapshot, has no checkpoint.
+    history of its shards: an index that was recreated, or restored from a snapshot, has no checkpoint.
     """
 
     def __init__(self, config: Config, context: SinkContext) -> None:

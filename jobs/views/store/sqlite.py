@@ -22,7 +22,7 @@ from jobs.views.store.values import register
 BEFORE_PUBLISHING = "FULL"
 """How a slice is written: so that it is on the disk."""
 FORMAT = 2
-"""Of the file. Another one is not read: the store is made anew."""
+"""Of the file. Another one is not read: the store is made again."""
 _WAIT = 2.0
 """Seconds for which a file that another process has open is waited for: one that ends just now."""
 SLICE_SIZE = 32 << 20

@@ -286,27 +286,29 @@ class Kafka:
             found[place.topic][place.partition] = place.offset
         return found
 
-    def _listed(self, topics: Mapping[str, int], at: int, isolation: str) -> Iterator[TopicPartition]:
+    def _listed(self, topics: Mapping[str, int], at: int, isolation: str) -> list[TopicPartition]:
         """The brokers' answer on each partition, all in one request.
 
         Where a consumer has not all of it, as of a topic that was made a moment ago, the admin client is asked: it
         looks for leaders again.
         """
         wanted = [TopicPartition(topic, p, at) for topic, count in topics.items() for p in range(count)]
-        if not wanted:
-            return
-        answers = self._answers(wanted, isolation)
-        if answers is not None:
-            yield from answers
-            return
+        answers = self._answers(wanted, isolation) if wanted else []
+        if answers is None:
+            with self.asking() as admin:
+                answers = self._answers_of(admin, wanted, isolation)
+        return answers
+
+    @staticmethod
+    def _answers_of(admin: AdminClient, wanted: list[TopicPartition], isolation: str) -> list[TopicPartition]:
         level = IsolationLevel.READ_COMMITTED if isolation == _COMMITTED else IsolationLevel.READ_UNCOMMITTED
-        spec = OffsetSpec.for_timestamp(at)
-        with self.asking() as admin:
-            futures = admin.list_offsets(dict.fromkeys(wanted, spec), isolation_level=level, request_timeout=TIMEOUT)
-            for place, future in futures.items():
-                answer = future.result()
-                epoch = -1 if answer.leader_epoch is None else answer.leader_epoch
-                yield TopicPartition(place.topic, place.partition, answer.offset, leader_epoch=epoch)
+        specs = {place: OffsetSpec.for_timestamp(place.offset) for place in wanted}
+        answers = []
+        for place, future in admin.list_offsets(specs, isolation_level=level, request_timeout=TIMEOUT).items():
+            found = future.result()
+            epoch = -1 if found.leader_epoch is None else found.leader_epoch
+            answers.append(TopicPartition(place.topic, place.partition, found.offset, leader_epoch=epoch))
+        return answers
 
     def _answers(self, wanted: list[TopicPartition], isolation: str) -> list[TopicPartition] | None:
         with self._lock:

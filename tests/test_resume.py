@@ -45,7 +45,7 @@ def follow(store: Store) -> GenerationWorker:
     kafka = SimpleNamespace(beginnings=lambda *_: {0: 0})
     pending = SimpleNamespace()
     held = ["a document"]
-    any_: list[Any] = [job, kafka, None, None, None, pending, 1, held, ReadersGeneration()]
+    any_: list[Any] = [job, kafka, None, None, None, None, pending, 1, held, ReadersGeneration()]
     return GenerationWorker(*any_)
 
 

@@ -13,7 +13,6 @@ from confluent_kafka import (
     OFFSET_END,
     OFFSET_INVALID,
     Consumer,
-    IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
@@ -27,7 +26,6 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     NewTopic,
-    OffsetSpec,
     ResourceType,
 )
 
@@ -37,13 +35,11 @@ from driftless.config.models import KafkaConfig
 from driftless.errors import ConfigError, SourceUnavailable
 from driftless.kafka.errors import kafka_error, unreadable
 from driftless.kafka.login import Complaints
+from driftless.kafka.offset_spec import COMMITTED, EARLIEST, LATEST, UNCOMMITTED, admin_offsets
 from driftless.kafka.topic_settings import MAX_MESSAGE_BYTES
 
 Offsets = dict[int, int]
 """Partition -> offset."""
-_EARLIEST, _LATEST = -2, -1
-"""What stands for the ends of a partition where a time is asked for: see ListOffsets in Kafka's protocol."""
-_COMMITTED, _UNCOMMITTED = "read_committed", "read_uncommitted"
 Setting = str | int | float | bool
 _TO_END: dict[str, Setting] = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
 """Of a reader that stops there. The last may be the mark that ends a transaction, for which the client would wait."""
@@ -208,7 +204,7 @@ class Kafka:
 
     def all_beginnings(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
         """The same of several topics, all in one request."""
-        return self._offsets(topics, _EARLIEST, _COMMITTED)
+        return self._offsets(topics, EARLIEST, COMMITTED)
 
     def committed_ends(self, topic: str, partitions: int) -> Offsets:
         """Where a read_committed reader must stop: nothing before it is still undecided."""
@@ -216,7 +212,7 @@ class Kafka:
 
     def all_committed_ends(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
         """The same of several topics, all in one request."""
-        return self._offsets(topics, _LATEST, _COMMITTED)
+        return self._offsets(topics, LATEST, COMMITTED)
 
     def decided_ends(self, topic: str, partitions: int, seconds: float = 60.0) -> Offsets:
         """Committed ends behind everything that has been written by now; waits so long for transactions to end."""
@@ -235,12 +231,12 @@ class Kafka:
 
     def written_ends(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
         """Where the brokers have written to, decided or not: topic -> offsets, all in one request."""
-        return self._offsets(topics, _LATEST, _UNCOMMITTED)
+        return self._offsets(topics, LATEST, UNCOMMITTED)
 
     def leaders(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
         """The number that each partition's present leader has: it rises with every change of leaders, and restart."""
         found: dict[str, Offsets] = {topic: {} for topic in topics}
-        for place in self._listed(topics, _LATEST, _UNCOMMITTED):
+        for place in self._listed(topics, LATEST, UNCOMMITTED):
             found[place.topic][place.partition] = -1 if place.leader_epoch is None else place.leader_epoch
         return found
 
@@ -270,7 +266,7 @@ class Kafka:
     def offsets_at(self, topic: str, partitions: int, time: float) -> Offsets:
         """The first offset of each partition whose record is not older than `time`, in seconds since 1970."""
         ends = self.committed_ends(topic, partitions)
-        found = self._offsets({topic: partitions}, int(time * 1000), _COMMITTED, none=OFFSET_END)[topic]
+        found = self._offsets({topic: partitions}, int(time * 1000), COMMITTED, none=OFFSET_END)[topic]
         return {p: ends[p] if offset == OFFSET_END else offset for p, offset in found.items()}
 
     def _offsets(
@@ -293,24 +289,13 @@ class Kafka:
         looks for leaders again.
         """
         wanted = [TopicPartition(topic, p, at) for topic, count in topics.items() for p in range(count)]
-        answers = self._answers(wanted, isolation) if wanted else []
+        answers = self._ask_consumer(wanted, isolation) if wanted else []
         if answers is None:
             with self.asking() as admin:
-                answers = self._answers_of(admin, wanted, isolation)
+                answers = admin_offsets(admin, wanted, isolation, TIMEOUT)
         return answers
 
-    @staticmethod
-    def _answers_of(admin: AdminClient, wanted: list[TopicPartition], isolation: str) -> list[TopicPartition]:
-        level = IsolationLevel.READ_COMMITTED if isolation == _COMMITTED else IsolationLevel.READ_UNCOMMITTED
-        specs = {place: OffsetSpec.for_timestamp(place.offset) for place in wanted}
-        answers = []
-        for place, future in admin.list_offsets(specs, isolation_level=level, request_timeout=TIMEOUT).items():
-            found = future.result()
-            epoch = -1 if found.leader_epoch is None else found.leader_epoch
-            answers.append(TopicPartition(place.topic, place.partition, found.offset, leader_epoch=epoch))
-        return answers
-
-    def _answers(self, wanted: list[TopicPartition], isolation: str) -> list[TopicPartition] | None:
+    def _ask_consumer(self, wanted: list[TopicPartition], isolation: str) -> list[TopicPartition] | None:
         with self._lock:
             asker = self._askers.get(isolation) or self.consumer(**{"isolation.level": isolation})
             self._askers[isolation] = asker

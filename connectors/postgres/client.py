@@ -103,7 +103,7 @@ class Postgres:
             return columns.tables(self._connection, wanted)
 
     def catalogue_mark(self) -> str:
-        """Another one after any DDL: of the versions of all rows of the catalogue that tell of tables."""
+        """Another text after any DDL that `tables` or `storages` would show."""
         return str(self.rows(queries.MARK)[0][0])
 
     def unique_keys(self, full_name: str) -> list[tuple[str, ...]]:

@@ -257,6 +257,7 @@ class Pipeline:
             reports = [state.get(f"follower/{name}/1") for name in followers]
             return all(report is not None and report["live"] and report["lag_records"] == 0 for report in reports)
 
+        # Of many followers the control topic has much: reading it again and again would slow down what it waits for.
         until(f"{', '.join(followers)} to be live", live, seconds, every=0.2 if len(followers) < 5 else 2.0)
 
     def change_view(self, name: str, declared: Mapping[str, Any]) -> None:

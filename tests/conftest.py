@@ -67,6 +67,14 @@ def stack() -> Iterator[Stack]:
             stack.destroy()
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Its one number is what the monotonic clock says, to everybody in this process."""
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    return now
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Spark without servers: what is tried in it shares one JVM."""

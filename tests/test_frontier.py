@@ -98,11 +98,11 @@ def test_readings_that_cannot_be_accounted_for_are_told(monkeypatch: pytest.Monk
     monkeypatch.setattr(readings, "account", account)
     reader.start()
     try:
-        assert soon(lambda: bool(reader.blocked_by)), "nothing is told"
+        assert soon(lambda: bool(reader.blocked_by)), "it is not reported"
         told = "follower positions cannot advance: shop.items: a transaction is still open after 0.5 s"
         assert (reader.blocked_by, reader.newest) == (told, None)
         open_still.clear()
-        assert soon(lambda: not reader.blocked_by), "it is told still"
+        assert soon(lambda: not reader.blocked_by), "it is still reported"
         assert reader.newest == Marker(7, 5.0)
     finally:
         reader.stop()

@@ -34,13 +34,6 @@ class Brokers:
         return self.all_committed_ends({topic: partitions})[topic]
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [100.0]
-    monkeypatch.setattr("jobs.brokers.end_offsets.time.monotonic", lambda: now[0])
-    return now
-
-
 def test_who_asks_at_the_same_time_is_answered_by_one_request(clock: list[float]) -> None:
     brokers = Brokers()
     known = Ends(cast("Kafka", brokers))

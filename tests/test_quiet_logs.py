@@ -64,11 +64,11 @@ def test_the_first_record_is_told_and_no_other(watching: Watching) -> None:
     watching.watch(still)
     watching.watch(other)
     watching.put(other, 1)
-    until("the record to be told of", lambda: watching.moved == [other])
+    until("the record to be reported", lambda: watching.moved == [other])
     for _ in range(20):
         watching.put(other, 0)
     watching.put(still, 0)
-    until("the other one to be told of", lambda: watching.moved == [other, still])
+    until("the other log to be reported", lambda: watching.moved == [other, still])
 
 
 def test_one_that_is_left_is_not_told_and_is_watched_again_from_there(watching: Watching) -> None:
@@ -78,13 +78,13 @@ def test_one_that_is_left_is_not_told_and_is_watched_again_from_there(watching: 
     watching.logs.leave(one)
     watching.put(one, 0)
     watching.put(other, 0)
-    until("the other one to be told of", lambda: watching.moved == [other])
+    until("the other log to be reported", lambda: watching.moved == [other])
     watching.watch(one)
     watching.watch(other)
     watching.put(other, 1)
-    until("it to be told of again", lambda: watching.moved == [other, other])
+    until("the other log to be reported again", lambda: watching.moved == [other, other])
     watching.put(one, 1)
-    until("the first one to be told of", lambda: watching.moved == [other, other, one])
+    until("the first log to be reported", lambda: watching.moved == [other, other, one])
 
 
 def test_what_a_transaction_writes_is_told_when_it_has_ended(watching: Watching) -> None:
@@ -96,6 +96,6 @@ def test_what_a_transaction_writes_is_told_when_it_has_ended(watching: Watching)
     producer.produce(one, b"v", b"k", 0)
     producer.flush(30)
     watching.put(other, 0)
-    until("what is committed to be told of", lambda: watching.moved == [other])
+    until("the committed record to be reported", lambda: watching.moved == [other])
     producer.commit_transaction(30)
-    until("the rest to be told of", lambda: watching.moved == [other, one])
+    until("the transaction's record to be reported", lambda: watching.moved == [other, one])

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-import pytest
-
 from driftless.marker import Marker
 from driftless.sink import Sink
 from jobs.follow.checkpoint import Checkpoint
@@ -35,13 +33,6 @@ class Store:
 
     def count(self, generation: int) -> int:  # noqa: ARG002
         return 5
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [100.0]
-    monkeypatch.setattr("jobs.follow.checkpoint_writer.time.monotonic", lambda: now[0])
-    return now
 
 
 def test_what_only_grew_older_is_written_now_and_then(clock: list[float]) -> None:

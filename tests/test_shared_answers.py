@@ -29,13 +29,6 @@ class Brokers:
         return self.all({topic: partitions})[topic]
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [100.0]
-    monkeypatch.setattr("jobs.brokers.shared_answers.time.monotonic", lambda: now[0])
-    return now
-
-
 def test_an_answer_serves_all_who_ask_while_it_is_fresh(clock: list[float]) -> None:
     brokers = Brokers()
     answers = SharedAnswers[int](brokers.all, brokers.one, fresh=1.0, wanted=5.0)

@@ -48,9 +48,7 @@ def token_of(source: Postgres, pipeline: str) -> str | None:
 
 
 def emit_marker(source: Postgres, pipeline: str) -> int:
-    """Write a marker that is waited for into the source's log; returns its position. One without a token where there is
-    none yet.
-    """
+    """Write a marker that somebody waits for; returns its position. Without a token where the pipeline has none yet."""
     found = source.rows(marker_sql(pipeline, awaited=True)) if may_read(source) else []
     return parse_lsn(str((found or source.rows(PLAIN_MARKER_SQL))[0][0]))
 

@@ -43,10 +43,6 @@ class _Watch:
     looked_at: float = 0.0
     quiet: bool = False
 
-    def moved(self, ends: Offsets) -> None:
-        """It ends elsewhere than last time: soon it may again."""
-        self.last, self.pause, self.quiet = ends, IDLE_SECONDS, False
-
 
 class Ends(Background):
     """Committed ends. Any thread may ask; an error is raised for who asked, and for nobody else.
@@ -89,8 +85,7 @@ class Ends(Background):
             watch.seen[bell] = seen
             moved = seen != watch.last
             if moved:
-                self._leave(topic, watch)
-                watch.moved(seen)
+                self._move(topic, watch, seen)
                 watch.at = time.monotonic() + watch.pause
             if first or moved:
                 self._changed.notify()
@@ -133,16 +128,17 @@ class Ends(Background):
         watch.looked_at = now
         watch.pause = min(IDLE_GROWTH * watch.pause, IDLE_MOST)
         if ends != watch.last:
-            self._leave(topic, watch)
-            watch.moved(ends)
+            self._move(topic, watch, ends)
         elif watch.pause == IDLE_MOST and not watch.quiet and self.quiet is not None:
             self.quiet.watch(topic, ends)
             watch.quiet = True
         watch.at = now + (QUIET_SECONDS if watch.quiet else watch.pause)
 
-    def _leave(self, topic: str, watch: _Watch) -> None:
+    def _move(self, topic: str, watch: _Watch, ends: Offsets) -> None:
+        """It ends elsewhere than last time: soon it may again."""
         if watch.quiet and self.quiet is not None:
             self.quiet.leave(topic)
+        watch.last, watch.pause, watch.quiet = ends, IDLE_SECONDS, False
 
     def heed_record(self, topic: str) -> None:
         """A log that was still has a new record."""

@@ -13,10 +13,10 @@ from jobs.follow.progress import Progress
 from jobs.threads.run_in_background import run_in_background
 
 SAVE_SECONDS = 1.0
-"""How often the checkpoint is written: bounds what is repeated, and how soon a store that lost data is noticed."""
+"""How often the checkpoint is written while something is applied: bounds what is repeated after a crash."""
 IDLE_SECONDS = 5.0
-"""How often it is written where nothing but the time has changed. Of a search index that writes nothing else, writing
-it every second was most of the work. So much later a store that lost data is noticed.
+"""How often it is written where nothing but the time has changed: so long a store that lost data may go unnoticed.
+Writing it every second was most of the work of a search index that writes nothing else.
 """
 COUNT_SECONDS = 5.0
 """How often documents are counted while they change: it costs a search index a refresh."""
@@ -61,7 +61,7 @@ class CheckpointWriter:
         return self._under_way is not None and self._under_way.done()
 
     def begin(self, checkpoint: Checkpoint) -> None:
-        """Have it written while the caller goes on."""
+        """Start to write it in the background."""
         now, before, self._holds = time.monotonic(), self._holds, replace(checkpoint, marker=None, at_head=0.0)
         self._begun_at, self._save_at = now, now + (IDLE_SECONDS if self._holds == before else SAVE_SECONDS)
         self._under_way = run_in_background(partial(self._write, checkpoint.to_text()))

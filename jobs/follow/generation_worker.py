@@ -299,7 +299,7 @@ class GenerationWorker:
         return self.replay
 
     def _tell_what_holds_up(self) -> None:
-        # Whoever has reached every marker waits for no transaction.
+        # No transaction blocks a worker that has reached every marker.
         said = "" if self._pending.none else self._open_transactions.blocked_by(self.progress.blocked_by)
         if bool(said) != bool(self.progress.blocked_by):
             _log.warning("%s: %s", self.job.follower, said or "resumed")

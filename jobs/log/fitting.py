@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from driftless.kafka.client import Kafka, Offsets
 from jobs.spark.source import DRIVER_OFFSETS
 
@@ -33,7 +31,7 @@ class SliceSize:
         self._jobs = jobs
         self._offsets, self._least = SLICE_OFFSETS if jobs else READY_OFFSETS, 0
 
-    def next(self, positions: Offsets, ends: Mapping[int, int]) -> Offsets:
+    def next(self, positions: Offsets, ends: Offsets) -> Offsets:
         """Where the next slice ends."""
         few = sum(ends[p] - position for p, position in positions.items()) <= FEW_OFFSETS
         if not few and self._least == 0:
@@ -48,7 +46,7 @@ class SliceSize:
             self._offsets = int(min(max(self._offsets * factor, self._least), MOST_OFFSETS))
 
 
-def fitting(kafka: Kafka, topic: str, begin: Offsets, ends: Mapping[int, int]) -> int:
+def fitting(kafka: Kafka, topic: str, begin: Offsets, ends: Offsets) -> int:
     """What follows may be larger or smaller: jobs hold less than a slice, whatever it has."""
     count, size = 0, 0
     some = {p: min(ends[p], position + _PROBED) for p, position in begin.items()}

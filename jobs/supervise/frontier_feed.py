@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from driftless.facts.epochs import TopicLog
@@ -23,14 +22,11 @@ class FrontierFeed:
         self.pending = Pending(log.topic, log.partitions) if followed.ours else frontiers.follow(log)
 
     def hear(self, state: State) -> None:
-        """Take in what the writers of the log say in the control topic; the source's messages come by themselves.
-
-        Which of them somebody waits for, the writers do not say.
-        """
+        """Take in what the writers of the log say in the control topic; the source's messages come by themselves."""
         frontier = frontier_of(self._followed.progress(state), self.pending.topic)
         if frontier is not None and frontier.marker.lsn > self._newest:
             self._newest = frontier.marker.lsn
-            self.pending.add(replace(frontier, marker=replace(frontier.marker, awaited=True)))
+            self.pending.add(frontier)
 
     def leave(self) -> None:
         if not self._followed.ours:
@@ -40,8 +36,8 @@ class FrontierFeed:
 def frontier_of(shards: Sequence[Mapping[str, Any]], topic: str) -> Frontier | None:
     """The newest position of the source of which every shard has published everything; None where there is none yet.
 
-    `shards`: what each says of itself. What one published later lies behind its own ends, so the furthest of them bound
-    all of it.
+    It counts as awaited: the writers do not say whether somebody waits. `shards`: what each says of itself. What one
+    published later lies behind its own ends, so the furthest of them bound all of it.
     """
     if not shards or any(shard.get("marker") is None for shard in shards):
         return None
@@ -49,4 +45,5 @@ def frontier_of(shards: Sequence[Mapping[str, Any]], topic: str) -> Frontier | N
     for shard in shards:
         for partition, offset in shard["ends"].items():
             ends[int(partition)] = max(offset, ends.get(int(partition), 0))
-    return Frontier(min((Marker(*shard["marker"]) for shard in shards), key=lambda marker: marker.lsn), {topic: ends})
+    lsn, at = min(shard["marker"] for shard in shards)
+    return Frontier(Marker(lsn, at, awaited=True), {topic: ends})

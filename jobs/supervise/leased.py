@@ -67,7 +67,7 @@ class WorkerProgress(Protocol):
 class Worker(Protocol):
     """What a thread does until `stop` is set. `group`: the name of its Spark jobs, by which they can be cancelled.
 
-    `history`: how often all tables had been re-snapshotted when what it goes on with was begun.
+    `history`: how many re-snapshots of all tables there had been when its generation or build was begun.
     """
 
     stop: threading.Event

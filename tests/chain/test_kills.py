@@ -70,8 +70,8 @@ def killed(pipeline: Pipeline, step: str, follower: str) -> None:
     change(pipeline)
     done = pipeline.here("rebuild", follower, "--json", seconds=240)
     assert done.code == 0, done.err
-    # It goes on with the one that was begun, unless that one was finished. Where only the store knows that it was, this
-    # may be found out before the request is read, or after.
+    # The command resumes the generation that was begun, unless it is finished. After the switch only the store knows
+    # that it is: the runner may find that out before it reads the request, or after.
     wanted = {"when the switch is recorded": [number + 1], "after the switch": [number, number + 1]}.get(step, [number])
     found = done.json()
     assert found["generation"] in wanted

@@ -2,7 +2,7 @@
 
 Of a row is kept what the view needs and no more: for each part of the document that shows the table, the finished
 members of that part; and what is compared and sorted by, each with an index where rows are looked up by it. Two rows
-that are alike in the columns of a part are alike to that part, so what must be written again is told by comparing them.
+that are alike in the columns of a part are alike to that part, so comparing them shows what must be written again.
 """
 
 from __future__ import annotations

@@ -12,7 +12,9 @@ from pyspark.sql import SparkSession
 from driftless.facts.epochs import Epoch, TopicLog
 from driftless.kafka.client import Kafka, Setting
 from driftless.table import Table
+from jobs.decode.arrow_documents import plain_documents
 from jobs.decode.arrow_rows import plain_rows
+from jobs.decode.documents import writes_sql
 from jobs.decode.rows import rows_sql
 from jobs.spark.arrow import records_as_they_are
 from tests.both_ways import TOPIC, Record, in_java, stepped
@@ -32,6 +34,22 @@ def transactional(kafka: Kafka) -> Producer:
 def by_spark(spark: SparkSession, table: Table, records: Sequence[Record]) -> pa.Table:
     sql = rows_sql(table, LOG, unavailable=UNAVAILABLE)
     return stepped(spark, sql.parse, sql.shape, records)
+
+
+def documents_by_spark(
+    spark: SparkSession, table: Table, fields: dict[str, str], records: Sequence[Record]
+) -> pa.Table:
+    parse, shape = writes_sql(table, fields, LOG, unavailable=UNAVAILABLE)
+    return stepped(spark, tuple(parse), tuple(shape), records)
+
+
+def documents_by_arrow(
+    spark: SparkSession, table: Table, fields: dict[str, str], records: Sequence[Record]
+) -> pa.Table | None:
+    """None where it leaves them to Spark."""
+    decoded = plain_documents(table, fields, LOG, unavailable=UNAVAILABLE)
+    assert decoded is not None
+    return decoded.rows(records_as_they_are(spark, headers=decoded.headers).table(in_java(spark, records)))
 
 
 def by_arrow(spark: SparkSession, table: Table, records: Sequence[Record]) -> pa.Table | None:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from driftless.facts.epochs import Epoch, TopicLog, first_epoch
 from driftless.sink import WRITES
 from driftless.table import Column, Table
-from jobs.decode.arrow_rows import versions
+from jobs.decode.arrow_records import versions
 from jobs.decode.documents import writes_sql
 from jobs.decode.records import LACKING
 from jobs.follow.apply import newest_per_key

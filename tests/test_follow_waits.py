@@ -110,7 +110,7 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     monkeypatch.setattr("jobs.brokers.identity_check.keeps_all", lambda *_: None)
     outcome = lambda *a: SimpleNamespace(end=a[4].end, applied=Applied(written=1))  # noqa: E731
     monkeypatch.setattr(follows, "apply_slice", outcome)
-    source = SimpleNamespace(ready=False)
+    source = SimpleNamespace(topic="shop.public.item", arrow=None)
     job = Job("item", "item", 1, LOG, cast("Any", source), cast("Any", SimpleNamespace(open=Store)), 7e5)
     spark: Any = None
     held: Any = NoQuarantine()

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from driftless.errors import OutOfMemory, SourceUnavailable
 from driftless.kafka.client import Offsets
 from jobs.log.bulk import JobReader
-from jobs.log.document_reader import DocumentReader
 from jobs.log.fitting import SLICE_BYTES, fitting
+from jobs.log.local_bulk import LocalBulkReader
 from jobs.log.reader import READ_BYTES
 from jobs.log.small_slices import SmallSliceReader
 from jobs.spark.consumer import POLL_BYTES, JvmConsumer
@@ -96,7 +96,7 @@ def test_polls_adapt_to_what_records_have(view: View) -> None:
 
 @pytest.mark.usefixtures("_way")
 def test_documents_come_some_megabytes_at_a_time(view: View) -> None:
-    bulk = DocumentReader(view.spark, view.source)
+    bulk = LocalBulkReader(view.spark, view.source)
     found = list(bulk.read({0: 0, 1: 0}, view.ends()))
     assert sum(rows.num_rows for _, rows in found) == 4 * SMALL + 2 * LARGE
     assert sorted(rows.nbytes for _, rows in found)[-5] < 2 * POLL_BYTES

@@ -40,7 +40,7 @@ class Store:
 
 def follow(store: Store) -> GenerationWorker:
     spec = SimpleNamespace(open=lambda: store)
-    source = SimpleNamespace(ready=False)
+    source = SimpleNamespace(topic="shop.public.item", arrow=None)
     job = SimpleNamespace(follower="item", view="item", generation=2, log=LOG, source=source, spec=spec, history=0)
     kafka = SimpleNamespace(beginnings=lambda *_: {0: 0})
     pending = SimpleNamespace()

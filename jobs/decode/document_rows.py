@@ -5,18 +5,18 @@ from __future__ import annotations
 import pyarrow as pa
 
 from driftless.facts.epochs import TopicLog
-from driftless.sink import WRITES
-from jobs.decode.arrow_rows import versions
+from jobs.decode.arrow_documents import PLACED_WRITES
+from jobs.decode.arrow_records import versions
 
 
 class DocumentRows:
     """What `documents_sql` says, of records whose bytes are text. Others are left to Spark, which takes any bytes.
 
-    Has no state, so any thread may use it. `partition` and `offset` stand after the columns of WRITES.
+    Has no state, so any thread may use it.
     """
 
     headers = False
-    schema = pa.schema([*WRITES, pa.field("partition", pa.int32()), pa.field("offset", pa.int64())])
+    schema = PLACED_WRITES
 
     def __init__(self, log: TopicLog) -> None:
         self._log = log

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ from driftless import errors
 from driftless.errors import SinkError, SyncError
 from driftless.kafka.client import Offsets
 from driftless.sink import WRITES, Applied, Rejected, Sink, SinkContext
-from jobs.log.contract import BulkReader, Salvage, Salvaged, SliceReader, UnusualRecordsError
+from jobs.log.contract import BulkReader, Salvage, Salvaged, SliceReader
 from jobs.spark.errors import SPARK_ERRORS, may_pass, spark_error
 from jobs.spark.memory import out_of_memory
 from jobs.spark.refused import refusal
@@ -131,8 +130,7 @@ def apply_slice(
         if part.offsets <= DRIVER_OFFSETS:
             return _on_driver([log.small.read(log.source, part.begin, part.end)], sink, generation, part)
         if log.bulk is not None:
-            with suppress(UnusualRecordsError):
-                return _on_driver(_until(stopped, log.bulk.read(part.begin, part.end)), sink, generation, part)
+            return _on_driver(_until(stopped, log.bulk.read(part.begin, part.end)), sink, generation, part)
         return _on_executors(read_slice(log.spark, log.source, part.begin, part.end), spec, generation, part)
     except SPARK_ERRORS as exc:
         if out_of_memory(exc) or refusal(str(exc)) or may_pass(exc):
@@ -146,8 +144,7 @@ def count_documents(log: LogReader, begin: Offsets, end: Offsets) -> int:
         return 0
     try:
         if log.bulk is not None and OffsetRange(begin, end).offsets <= COUNTED:
-            with suppress(UnusualRecordsError):
-                return log.bulk.count(begin, end)
+            return log.bulk.count(begin, end)
         writes = read_slice(log.spark, log.source, begin, end)
         newest = writes.groupBy("key").agg(expr("max_by(document IS NOT NULL, version) AS present"))
         return newest.where("present").count()

@@ -29,9 +29,9 @@ from jobs.follow.quarantine import GenerationQuarantine, hold
 from jobs.follow.readers_generation import ReadersGeneration
 from jobs.follow.replay import Replay
 from jobs.log.contract import SliceReader
-from jobs.log.document_reader import DocumentReader
 from jobs.log.fitting import SliceSize
 from jobs.log.frontier import Pending
+from jobs.log.local_bulk import LocalBulkReader
 from jobs.log.salvage import salvage_of
 from jobs.spark.session import name_jobs, submitted
 from jobs.supervise.leased import report_failure
@@ -96,7 +96,7 @@ class GenerationWorker:
         self._open_transactions = OpenTransactionMonitor(kafka, {job.log.topic: job.log.partitions})
         self._spark = spark
         # On a cluster there are executors for large slices.
-        self._bulk = DocumentReader(spark, job.source) if job.source.ready and not submitted() else None
+        self._bulk = None if submitted() else LocalBulkReader(spark, job.source)
         self._log = LogReader(spark, job.source, small, self._bulk, salvage_of(spark, job.source))
         self._ends = ends
         self._size = SliceSize(kafka, job.log.topic, jobs=self._bulk is None)

@@ -14,9 +14,12 @@ from driftless.facts.state import State, history
 from driftless.kafka.client import Kafka
 from driftless.sink import SinkContext
 from driftless.where.clause import parse as parse_where
+from jobs.decode.arrow_documents import plain_documents
+from jobs.decode.document_rows import DocumentRows
 from jobs.decode.documents import documents_sql, writes_sql
 from jobs.decode.where_sql import log_filter
 from jobs.follow.apply import SinkSpec
+from jobs.spark.arrow import ArrowRows
 from jobs.spark.source import LogSource, kafka_options
 from sinks import config_model
 
@@ -56,11 +59,10 @@ def make_job(config: Config, follower: str, generation: Generation, state: State
         ) from None
     followed = generation.followed
     log = followed.topic(state)
-    parse, shape = documents_sql(log) if followed.ours else _rows_to_documents(config, generation, state, log)
-    options = kafka_options(kafka, follower)
-    if "headers" in parse:
-        options["includeHeaders"] = "true"
-    source = LogSource(log.topic, options, tuple(parse), tuple(shape), log if followed.ours else None, kafka)
+    if followed.ours:
+        source = _source(kafka, follower, log, documents_sql(log), DocumentRows(log))
+    else:
+        source = _table_source(config, kafka, follower, generation, state, log)
     spec = SinkSpec(generation.kind, settings, context)
     countable = not store.expires
     checked = generation.number > 1 and countable
@@ -78,13 +80,26 @@ def make_job(config: Config, follower: str, generation: Generation, state: State
     )
 
 
-def _rows_to_documents(
-    config: Config, generation: Generation, state: State, log: TopicLog
-) -> tuple[list[str], list[str]]:
-    """The two steps that make documents of the rows in a table's log."""
-    table = generation.table
+def _table_source(
+    config: Config, kafka: Kafka, follower: str, generation: Generation, state: State, log: TopicLog
+) -> LogSource:
+    """Documents of the rows in a table's log."""
+    table, fields = generation.table, generation.fields
     keep = None if generation.where is None else log_filter(parse_where(generation.where), table)
     since = known_since(state, table.full_name, log.newest.number)
     since = {column.name: since[column.name] for column in table.columns if column.name in since}
     unavailable = names.unavailable(config.name)
-    return writes_sql(table, generation.fields, log, keep, unavailable=unavailable, since=since)
+    steps = writes_sql(table, fields, log, keep, unavailable=unavailable, since=since)
+    # No Arrow evaluates a `where`.
+    arrow = None if keep else plain_documents(table, fields, log, unavailable=unavailable, since=since)
+    return _source(kafka, follower, log, steps, arrow)
+
+
+def _source(
+    kafka: Kafka, follower: str, log: TopicLog, steps: tuple[list[str], list[str]], arrow: ArrowRows | None
+) -> LogSource:
+    parse, shape = steps
+    options = kafka_options(kafka, follower)
+    if "headers" in parse:
+        options["includeHeaders"] = "true"
+    return LogSource(log.topic, options, tuple(parse), tuple(shape), arrow, kafka)

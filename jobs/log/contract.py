@@ -36,13 +36,13 @@ class SliceReader(Protocol):
 
 
 class BulkReader(Protocol):
-    """Reads large slices without a job; see jobs/log/document_reader.py."""
+    """Reads large slices without a job; see jobs/log/local_bulk.py."""
 
     def read(self, begin: Offsets, end: Offsets) -> Iterator[tuple[Offsets, pa.Table]]:
-        """The writes of a slice, some at a time, each with where they end. Raises UnusualRecordsError."""
+        """The writes of a slice, some at a time, each with where they end."""
 
     def count(self, begin: Offsets, end: Offsets) -> int:
-        """How many keys have a document as their newest state. Raises UnusualRecordsError."""
+        """How many keys have a document as their newest state."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from driftless.kafka.client import Offsets
 from jobs.log.contract import Decoder, UnusualRecordsError
-from jobs.spark.consumer import JvmConsumer
+from jobs.spark.consumer import JvmConsumer, Poll
 from jobs.spark.errors import SPARK_ERRORS
 from jobs.spark.memory import no_memory, out_of_memory
 from jobs.spark.private import is_private_spark_usable
@@ -53,7 +53,7 @@ class LocalReader:
         for poll in self._consumer.polls(begin, end):
             reached = poll.reached
             if poll.records is not None:
-                found.append(self._decoded(poll.records, poll.size))
+                found.append(self._decoded(poll))
                 taken += poll.size
             if taken >= size or sum(reached.values()) - sum(begin.values()) >= most:
                 break
@@ -72,16 +72,16 @@ class LocalReader:
 
     def _parts(self, begin: Offsets, end: Offsets) -> Iterator[tuple[Offsets, pa.Table]]:
         for poll in self._consumer.polls(begin, end):
-            none = poll.records is None
-            yield poll.reached, self._decoder.empty if none else self._decoded(poll.records, poll.size)
+            yield poll.reached, self._decoder.empty if poll.records is None else self._decoded(poll)
 
-    def _decoded(self, records: object, size: float) -> pa.Table:
+    def _decoded(self, poll: Poll) -> pa.Table:
         try:
-            found = self._decoder.table(records, size)
+            found = self._decoder.table(poll.records, poll.size)
         except SPARK_ERRORS as exc:
             if out_of_memory(exc):
                 raise no_memory(self._spark, f"reading {self._topic}") from exc
             raise
+        self._consumer.let_go(poll)
         if found is None:
             raise UnusualRecordsError(f"{self._topic}: records that only Spark's expressions decode")
         return found

@@ -42,7 +42,7 @@ class Batches:
         self._head, self._row = len(none), 0.0
 
     def table(self, records: Any, size: float = 0) -> pa.Table:
-        """Of a Java collection, in its order. A large one is let go: it cannot be used any more.
+        """Of a Java collection, in its order.
 
         `size`: about how many bytes they have, where it is known. Raises what the function raises.
         """
@@ -54,7 +54,7 @@ class Batches:
         if self._head + rows * self._row > CALL or size > LARGE:
             with suppress(Py4JJavaError):  # by calls, an error is told as Spark tells it
                 found = self._by_socket(listed, piece)
-                self._let_go(records, listed)
+                self._let_go(listed)
         if found is None:
             found = self._by_calls(listed, piece)
         if not found:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from driftless.errors import SourceError, SourceUnavailable
 from driftless.kafka.client import TIMEOUT, Offsets
 from jobs.spark.memory import no_memory, out_of_memory
-from jobs.spark.private import jvm_of
+from jobs.spark.private import gateway_of, jvm_of
 from jobs.spark.refused import refusal
 from jobs.spark.source import DRIVER_OFFSETS, LogSource
 
@@ -23,6 +23,8 @@ T = TypeVar("T")
 _POLL_MILLISECONDS = 500
 _GONE = {"OffsetOutOfRangeException", "NoOffsetForPartitionException"}
 BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+_LARGE = 1 << 20
+"""Bytes of records that the JVM must not keep for long."""
 POLL_BYTES = 16 << 20
 """About how many bytes one poll gives. Kafka bounds a poll by records alone: their number follows from their size."""
 
@@ -88,6 +90,11 @@ class JvmConsumer:
             if at != before:
                 yield found
                 deadline = time.monotonic() + self._seconds
+
+    def let_go(self, poll: Poll) -> None:
+        """Its records are not used any more: Python's collector would let the JVM keep them for seconds."""
+        if poll.size > _LARGE:
+            gateway_of(self._spark).detach(poll.records)
 
     def close(self) -> None:
         consumer, self._consumer, self._at = self._consumer, None, {}

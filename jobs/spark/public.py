@@ -69,6 +69,9 @@ class ClientConsumer:
         finally:
             consumer.close()
 
+    def let_go(self, poll: Poll) -> None:
+        """Python does, by itself."""
+
     def close(self) -> None:
         """Nothing is open."""
 

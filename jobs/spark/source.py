@@ -10,8 +10,8 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
-from driftless.facts.epochs import TopicLog
 from driftless.kafka.client import Kafka, Offsets
+from jobs.spark.arrow import ArrowRows
 
 DRIVER_OFFSETS = 2_000
 """Up to here the driver writes: starting a Python worker costs more than the work (220 ms against 75 ms)."""
@@ -25,15 +25,15 @@ poll gives all of them that have come: 32 MB of each partition. Of the usual 1 M
 class LogSource:
     """Where to read and how to make documents of it (see jobs/decode/documents.py). `options`: the Kafka source's.
 
-    `ready`: the log, where its records are documents as they are; see jobs/log/document_reader.py. `kafka`: the same
-    brokers by Kafka's own client, for where nothing private of Spark's may be used.
+    `arrow`: makes the same documents without Spark, of what is usual; None where only `parse` and `shape` do. `kafka`:
+    the same brokers by Kafka's own client, for where nothing private of Spark's may be used.
     """
 
     topic: str
     options: Mapping[str, str] = field(repr=False)
     parse: tuple[str, ...]
     shape: tuple[str, ...]
-    ready: TopicLog | None = None
+    arrow: ArrowRows | None = field(default=None, compare=False)
     kafka: Kafka | None = field(default=None, repr=False, compare=False)
 
     @property

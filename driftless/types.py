@@ -17,26 +17,29 @@ class TypeRule:
     jobs/decode/values.py.
 
     `says`: where a document differs from `to_jsonb`; empty where it does not. `sql`: what is the same in Postgres.
+    `typed`: Spark's type of the value where it is not shown in a document but computed with; a string holds what the
+    document shows.
     """
 
     log: str
     form: str
     says: str = ""
     sql: str = "to_jsonb({})"
+    typed: str = "string"
 
 
-_INTEGER = TypeRule("bigint", "same")
+DECIMAL = "decimal(38,18)"
+"""Of numerics that are computed with: their precision is not recorded, and none of Spark's types holds all of them."""
 _TEXT = TypeRule("string", "same")
-_FLOAT = TypeRule("string", "float")
 _HEX = TypeRule("string", "hex")
 _ZONED_HEX = TypeRule("string", "zoned hex")
 _COMPOSITE = TypeRule("string", "composite")
 
 RULES: dict[str, TypeRule] = {
-    "int2": _INTEGER,
-    "int4": _INTEGER,
-    "int8": _INTEGER,
-    "bool": TypeRule("boolean", "same"),
+    "int2": TypeRule("bigint", "same", typed="smallint"),
+    "int4": TypeRule("bigint", "same", typed="int"),
+    "int8": TypeRule("bigint", "same", typed="bigint"),
+    "bool": TypeRule("boolean", "same", typed="boolean"),
     "text": _TEXT,
     "varchar": _TEXT,
     "bpchar": _TEXT,
@@ -58,27 +61,31 @@ RULES: dict[str, TypeRule] = {
     "daterange": _TEXT,
     "tsrange": _TEXT,
     "tstzrange": TypeRule("string", "zoned text"),
-    "numeric": TypeRule("string", "numeric"),
-    "float4": _FLOAT,
-    "float8": _FLOAT,
+    "numeric": TypeRule("string", "numeric", typed=DECIMAL),
+    "float4": TypeRule("string", "float", typed="float"),
+    "float8": TypeRule("string", "float", typed="double"),
     "money": TypeRule(
-        "string", "number", "the amount as a number, without currency and grouping", "to_jsonb({}::numeric)"
+        "string",
+        "number",
+        "the amount as a number, without currency and grouping",
+        "to_jsonb({}::numeric)",
+        typed=DECIMAL,
     ),
-    "timestamp": TypeRule("bigint", "timestamp"),
-    "timestamptz": TypeRule("string", "timestamptz"),
-    "date": TypeRule("bigint", "date"),
+    "timestamp": TypeRule("bigint", "timestamp", typed="timestamp_ntz"),
+    "timestamptz": TypeRule("string", "timestamptz", typed="timestamp"),
+    "date": TypeRule("bigint", "date", typed="date"),
     "time": TypeRule("bigint", "time"),
     "timetz": TypeRule("string", "timetz", "the same moment of the day in UTC", "to_jsonb({} at time zone 'UTC')"),
     "interval": TypeRule("string", "interval"),
     "json": TypeRule("string", "plain json", "where an object has a key twice, its numbers keep 38 digits"),
     "jsonb": TypeRule("string", "json"),
     "hstore": TypeRule("string", "json"),
-    "bytea": TypeRule("string", "bytea"),
+    "bytea": TypeRule("string", "bytea", typed="binary"),
     "bit": TypeRule("string", "bits"),
     "point": TypeRule("struct<x: string, y: string>", "point"),
     "line": TypeRule("struct<a: string, b: string, c: string>", "line"),
     "circle": TypeRule("struct<center: struct<x: string, y: string>, radius: string>", "circle"),
-    "oid": TypeRule("bigint", "digits"),
+    "oid": TypeRule("bigint", "digits", typed="bigint"),
     "aclitem": _HEX,
     "cid": _HEX,
     "jsonpath": _HEX,
@@ -183,7 +190,7 @@ def rule_of(column: Column) -> TypeRule | None:
     if column.type == "bit" and column.length == 1:
         return TypeRule("boolean", "one bit")
     if column.type == "numeric" and column.length < 0:
-        return TypeRule("string", "whole numeric")
+        return TypeRule("string", "whole numeric", typed=DECIMAL)
     return RULES.get(column.type)
 
 

@@ -73,14 +73,24 @@ def value_sql(column: Column, sql: str) -> Value:
     rule = _rule(column)
     if not column.array:
         return _scalar(rule.form, sql, column)
-    sql = _of_one_dimension(column, sql)
+    array, one = elements_sql(column, sql, "x")
     if rule.form == "same":
-        return Value(sql, json=False)
-    shown = _scalar(rule.form, element(rule.form, "x"), column)
+        return Value(array, json=False)
+    shown = _scalar(rule.form, one, column)
     if not shown.json:
-        return Value(f"transform({sql}, x -> {shown.sql})", json=False)
-    pieces = f"transform({sql}, x -> coalesce({shown.sql}, 'null'))"
+        return Value(f"transform({array}, x -> {shown.sql})", json=False)
+    pieces = f"transform({array}, x -> coalesce({shown.sql}, 'null'))"
     return Value(f"concat('[', array_join({pieces}, ','), ']')", json=True)
+
+
+def text_sql(column: Column, sql: str) -> str:
+    """What a document shows of a value, or of an element of an array, without the quotation marks of a string."""
+    return _scalar(_rule(column).form, sql, column).sql
+
+
+def elements_sql(column: Column, sql: str, name: str) -> tuple[str, str]:
+    """An array's elements, and one of them, called `name`, as the same type has it outside of arrays."""
+    return _of_one_dimension(column, sql), element(_rule(column).form, name)
 
 
 _JAVA_ARRAY = r"^\[+L[\w.$]+;@[0-9a-f]+$"

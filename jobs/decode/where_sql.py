@@ -40,7 +40,7 @@ class LogDialect:
         name = self.column(column)
         match kind:
             case "numeric":
-                return _numeric_sql(f"CAST({name} AS STRING)")
+                return numeric_sql(f"CAST({name} AS STRING)")
             case "float8":
                 # A real is compared as the double that it is, not as its decimal digits.
                 return (
@@ -125,7 +125,7 @@ def numeric_order(value: Decimal) -> str:
     return f"3{_WIDEST + power:07}{text}"
 
 
-def _numeric_sql(text: str) -> str:
+def numeric_sql(text: str) -> str:
     """`numeric_order` of a column, in Spark. The lambdas give names to what is used more than once."""
 
     def let(value: str, name: str, body: str) -> str:

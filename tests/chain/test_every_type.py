@@ -6,22 +6,28 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from itertools import zip_longest
+from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 from psycopg import sql
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from connectors.postgres.client import Postgres
-from driftless.table import Table
-from driftless.types import refusal, sql_of
+from driftless.sink import WRITES
+from driftless.table import Column, Table
+from driftless.types import DECIMAL, RULES, refusal, rule_of, sql_of
 from jobs.decode import arrow_rows as plainrows
+from jobs.decode.arrow_documents import plain_documents
 from jobs.decode.arrow_rows import plain_rows
-from tests.both_ways import Record
+from jobs.decode.typed_rows import typed_rows_sql
+from tests.both_ways import Record, stepped
 from tests.chain.conftest import MakePipeline
 from tests.compare import View
 from tests.pipeline import Pipeline
-from tests.plain import LOG, by_arrow, by_spark
+from tests.plain import LOG, by_arrow, by_spark, documents_by_arrow, documents_by_spark
 from tests.type_samples import REFUSED, SAMPLES, SETUP, SHOWN_AS
 
 pytestmark = pytest.mark.server
@@ -131,7 +137,7 @@ def test_arrow_decodes_what_debezium_writes_as_spark_does(
     monkeypatch.setattr(plainrows, "LARGE", 1 << 20)  # some rows have sixty columns
     with Postgres(module_database) as postgres:
         tables = {name: postgres.table(name) for name in TABLES}
-    decoded, left = Counter[str](), Counter[str]()
+    decoded, left, documents = Counter[str](), Counter[str](), Counter[str]()
     for name, table in tables.items():
         assert table is not None
         taken = [(key, value) for key, value in pipeline.records(name) if key and json.loads(key)["id"] < 1000]
@@ -148,11 +154,67 @@ def test_arrow_decodes_what_debezium_writes_as_spark_does(
             left += Counter({kind: len(each) - len(usual)})
             rows = [row for some in usual.values() for row in some.to_pylist()]
             assert rows == by_spark(spark, one, list(usual)).to_pylist(), column
+            fields = {"id": "id", "shown": column.name}
+            if plain_documents(one, fields, LOG) is not None:
+                shown = {record: documents_by_arrow(spark, one, fields, [record]) for record in usual}
+                expected = documents_by_spark(spark, one, fields, list(usual)).to_pylist()
+                writes = [some.select(WRITES.names) for some in shown.values() if some is not None]
+                assert [row for some in writes for row in some.to_pylist()] == expected, column
+                documents += Counter({kind: len(expected)})
     common = {"bigint", "boolean", "text", "uuid", "numeric(10,2)", "jsonb", "date", "timestamp", "timestamptz", "mood"}
     assert decoded.keys() >= common
+    assert documents.keys() >= common
     # Its infinities, and years that are no four digits. Nothing of a text, since all of it is read as it stands.
     assert left.keys() >= {"numeric", "date", "timestamp", "timestamptz"}
     assert not left.keys() & {"bigint", "boolean", "text", "uuid", "jsonb", "mood"}
+
+
+@pytest.mark.soak
+def test_typed_rows_hold_what_the_server_has(
+    spark: SparkSession, pipeline: Pipeline, source: psycopg.Connection, module_database: str
+) -> None:
+    same, refused = Counter[str](), Counter[str]()
+    with Postgres(module_database) as postgres:
+        tables = {name: postgres.table(name) for name in TABLES}
+    for usual in ("datestyle = 'ISO'", "bytea_output = 'hex'", "extra_float_digits = 1", "timezone = 'UTC'"):
+        source.execute(f"set {usual}".encode())
+    for name, table in tables.items():
+        assert table is not None
+        for column in table.columns:
+            rule = rule_of(column)
+            if refusal(column) is not None or rule is None or rule.typed == "string":
+                continue
+            one = Table(table.schema, table.name, (Column("id", "int4"), column), ("id",))
+            parse, shape = typed_rows_sql(one, [column], LOG)
+            kind = stepped(spark, tuple(parse), tuple(shape), []).schema.field("row").type.field(0).type
+            taken = {json.loads(key)["id"]: (key, value) for key, value in pipeline.records(name) if key}
+            for number, both in sorted(taken.items()):
+                if number >= 1000:
+                    continue
+                record = (*both, None, 0, number)
+                value = _typed_by_psycopg(source, name, column, number, kind)
+                if value is None:
+                    with pytest.raises(PySparkException, match=f"column {column.name}: "):
+                        stepped(spark, tuple(parse), tuple(shape), [record])
+                    refused[rule.typed] += 1
+                else:
+                    row = stepped(spark, tuple(parse), tuple(shape), [record])["row"][0].as_py()
+                    assert repr([row[column.name]]) == value, (column, number)
+                    same[rule.typed] += 1
+    assert same.keys() == {rule.typed for rule in RULES.values()} - {"string"}
+    assert refused.keys() == {DECIMAL, "date", "timestamp", "timestamp_ntz"}
+
+
+def _typed_by_psycopg(source: psycopg.Connection, table: str, column: Column, number: int, kind: Any) -> str | None:
+    """What Postgres' client and Arrow make of a value; None of one that Python's or Arrow's type does not hold."""
+    shown = "{}::numeric" if column.type == "money" else "{}"
+    query = f"select {shown.format(column.name)} from {table} where id = {number}"
+    try:
+        found = source.execute(query.encode()).fetchone()
+        assert found is not None
+        return repr(pa.array(found, kind).to_pylist())
+    except (psycopg.DataError, pa.ArrowInvalid):
+        return None
 
 
 @pytest.fixture

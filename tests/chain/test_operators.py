@@ -11,6 +11,7 @@ import redis
 from confluent_kafka import Producer
 
 from tests.chain.altered import Altered
+from tests.chain.broken import asleep
 from tests.chain.conftest import MakePipeline, running
 from tests.chain.told import latest, standings
 from tests.chain.witness import Witness
@@ -136,7 +137,14 @@ def test_requests_wait_in_a_queue_and_each_is_answered(pipeline: Pipeline) -> No
     for command in commands:
         assert command.wait(200) == 0, command.output()
     assert ['"written": 0' in command.output() for command in commands[:2]] == [True, True]
-    both = [pipeline.here.start("rebuild", CACHE) for _ in range(2)]
+
+    def asked() -> list[bytes]:
+        return [key for key in latest(pipeline) if key.startswith(f"request/{CACHE}/rebuild/".encode())]
+
+    until("what nobody can answer to be answered", lambda: not asked())
+    with asleep(job.process.pid):  # else the first may be done before the second is asked for
+        both = [pipeline.here.start("rebuild", CACHE) for _ in range(2)]
+        until("two requests", lambda: len(asked()) == 2)
     for command in both:
         assert command.wait(200) == 0, command.output()
         assert f"{CACHE}: generation {newer + 1} is live" in command.output()

@@ -11,8 +11,8 @@ import pyarrow.compute
 from driftless.facts.epochs import TopicLog
 from driftless.sink import WRITES
 from driftless.table import Table
-from jobs.decode.arrow_records import ParsedRecords, RecordParser
-from jobs.decode.arrow_values import ESCAPES, Form, UnusualError, Values, forms_of
+from jobs.decode.arrow_records import ParsedRecords, RecordParser, rows_of
+from jobs.decode.arrow_values import ESCAPES, Form, Values, forms_of
 from jobs.decode.values import column_of
 
 # Its stubs know fewer arguments than the functions take.
@@ -54,11 +54,7 @@ class PlainDocuments:
         return self._parser.headers
 
     def rows(self, records: pa.Table) -> pa.Table | None:
-        try:
-            batches = [self._batch(batch) for batch in records.to_batches() if batch.num_rows]
-            return pa.Table.from_batches(batches, self.schema)
-        except (UnusualError, pa.ArrowException):
-            return None
+        return rows_of(records, self._batch, self.schema)
 
     def _batch(self, records: pa.RecordBatch) -> pa.RecordBatch:
         found = self._parser.parse(records)

@@ -7,7 +7,7 @@ here: nothing of such records is taken, and they are decoded again by the expres
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +88,14 @@ class RecordParser:
             return next(iter(texts.values()))
         parts = [self._keys[name].as_json(text) for name, text in texts.items()]
         return pc.binary_join_element_wise("[", pc.binary_join_element_wise(*parts, ","), "]", "")
+
+
+def rows_of(records: pa.Table, make: Callable[[pa.RecordBatch], pa.RecordBatch], schema: pa.Schema) -> pa.Table | None:
+    """What `make` gives for each batch; None where it raises UnusualError for one, or Arrow an error of its own."""
+    try:
+        return pa.Table.from_batches([make(batch) for batch in records.to_batches() if batch.num_rows], schema)
+    except (UnusualError, pa.ArrowException):
+        return None
 
 
 def versions(log: TopicLog, partitions: Any, offsets: Any) -> Values:

@@ -10,7 +10,7 @@ import pyarrow.compute
 
 from driftless.facts.epochs import TopicLog
 from driftless.table import Table
-from jobs.decode.arrow_records import RecordParser, header
+from jobs.decode.arrow_records import RecordParser, header, rows_of
 from jobs.decode.arrow_values import Form, UnusualError, Values, forms_of
 from jobs.decode.rows import FIXED, is_plain
 
@@ -54,11 +54,7 @@ class PlainRows:
 
     def rows(self, records: pa.Table) -> pa.Table | None:
         """What `rows_sql` makes of records, given as the Kafka source's columns; None where one of them is unusual."""
-        try:
-            batches = [self._batch(batch) for batch in records.to_batches() if batch.num_rows]
-            return pa.Table.from_batches(batches, self.schema)
-        except (UnusualError, pa.ArrowException):
-            return None
+        return rows_of(records, self._batch, self.schema)
 
     def _batch(self, records: pa.RecordBatch) -> pa.RecordBatch:
         if (pc.max(pc.binary_length(records["value"])).as_py() or 0) > LARGE:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from driftless.control.wait import stuck
+from driftless.control.wait import has_failed, stuck
 from driftless.errors import SinkError, SinkUnavailable
 from driftless.facts.epochs import Epoch, TopicLog
 from driftless.facts.generation import Generation
@@ -341,3 +341,21 @@ def test_who_waits_is_told_that_it_is_in_vain_when_the_one_that_is_held_back_has
     assert told(applied=None, state="failed") == "see the next one"
     assert told(token=6) == "", "a run that has ended said so"
     assert told(held=False) == ""
+
+
+def test_who_waits_is_told_of_a_failure_unless_another_generation_is_built() -> None:
+    def told(state: str | None, *, token: int = 7, first_token: int = 7) -> str:
+        first = {"live": True, "state": "failed", "trouble": "its topic is gone", "token": first_token}
+        facts: dict[str, dict[str, object]] = {
+            "lease/item": {"held": True, "token": 7},
+            "generation/item/1": {},
+            "follower/item/1": first,
+        }
+        if state is not None:
+            facts |= {"generation/item/2": {}, "follower/item/2": {"live": False, "state": state, "token": token}}
+        return has_failed(State({key: Fact(value, 1.0, n) for n, (key, value) in enumerate(facts.items())}), "item")
+
+    assert told(None) == told("failed") == told("live") == "it has failed: its topic is gone"
+    assert told("bootstrapping") == "", "readers are sent there when it is built"
+    assert told("failed", token=6) == "", "a run that has ended said so"
+    assert told(None, first_token=6) == ""

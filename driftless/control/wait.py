@@ -101,10 +101,21 @@ def _why_never(state: State, follower: str, now: float) -> str:
     if not is_running(state, follower, now):
         failed = [str(fact["trouble"]) for fact in facts if fact.get("state") == "failed" and fact.get("trouble")]
         return f"{NOBODY}; run `driftless run {follower}`" + "".join(f" (it ended: {why})" for why in failed[:1])
-    # A run that has just taken the lease has told nothing yet: what stands there is what the run before ended with.
+    return has_failed(state, follower)
+
+
+def has_failed(state: State, follower: str) -> str:
+    """Why a follower that somebody runs gets nowhere; empty where a generation is built that may take its place.
+
+    A run that has just taken the lease has told nothing yet: what stands there is what the run before ended with.
+    """
     token = (state.get(f"lease/{follower}") or {}).get("token")
-    seen = [fact for fact in facts if fact.get("live")] or facts
-    if seen and all(fact.get("state") == "failed" and fact.get("token", token) == token for fact in seen):
+    facts = {int(n): fact.value for n, fact in state.by_prefix(f"follower/{follower}").items()}
+    newest = facts.get(max(map(int, state.by_prefix(f"generation/{follower}"))), {})
+    if newest.get("token", token) != token or newest.get("state") in (None, "bootstrapping"):
+        return ""
+    seen = [fact for fact in facts.values() if fact.get("live")] or [*facts.values()]
+    if all(fact.get("state") == "failed" and fact.get("token", token) == token for fact in seen):
         return f"it has failed: {seen[0].get('trouble') or 'see `driftless status`'}"
     return ""
 

@@ -23,11 +23,13 @@ from driftless.facts.epochs import keeps_newest, mismatch_reason, registered_log
 from driftless.facts.state import RENEWAL, State
 from driftless.kafka.client import Kafka
 from driftless.kafka.many_topics import describe, settings_in_force
+from driftless.kafka.topic_settings import MAX_MESSAGE_BYTES
 from driftless.lsn import format_lsn, parse_lsn
 
 APPLY = "run `driftless apply`: it re-snapshots the tables; then restart `driftless run`"
 STARTS = "`driftless apply` starts it again"
 REMADE = "`driftless apply` makes it again"
+MENDED = "`driftless apply` mends it"
 ANEW = "if source.dsn leads where it should, run `driftless apply --anew`: it re-snapshots all tables from there"
 OTHER = "choose another `name` in sync.yaml, or correct source.dsn if this is meant to be that pipeline"
 UNREAD_SECONDS = 3.0
@@ -234,3 +236,8 @@ def topic_troubles(config: Config, kafka: Kafka, state: State) -> Iterator[Troub
             raise
         except SourceError as exc:
             yield Trouble(str(exc), exc.hint, renewal=False)
+            continue
+        limit = int(settings[log.topic].get("max.message.bytes", MAX_MESSAGE_BYTES))
+        if limit < MAX_MESSAGE_BYTES:
+            what = f"the topic {log.topic} has max.message.bytes={limit}: a larger record would stop who writes it"
+            yield Trouble(what, MENDED, renewal=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from connectors.debezium.connector import connector_settings, topic_plan
 from connectors.debezium.fetching import fetching
@@ -23,11 +23,12 @@ from driftless.control.begin import begin, begin_first
 from driftless.control.topic import SETTINGS
 from driftless.counted import counted
 from driftless.errors import SourceError
-from driftless.facts.builds import Build
+from driftless.facts.builds import Build, newest_build
 from driftless.facts.epochs import FollowedTable, registered_log
 from driftless.facts.generation import Generation, define, newest, next_number
 from driftless.facts.state import State
 from driftless.kafka.many_topics import create_topics, describe, settings_in_force
+from driftless.kafka.topic_settings import log_settings
 from driftless.table import Table, quoted
 
 START_SECONDS = 120.0
@@ -156,12 +157,25 @@ def _topics(config: Config, context: PlanContext, state: State, existing: set[st
                 f"the topic {name} has {counted(found.partitions, 'partition')}, sync.yaml says {partitions}",
                 hint="the count is frozen once the topic is made: versions rest on it. Put the old number back",
             )
-        actual = in_force[name]
-        wrong = {key: value for key, value in settings.items() if actual.get(key) != value}
-        if wrong:
-            detail = ", ".join(f"{key}={value} (is {actual.get(key)})" for key, value in wrong.items())
-            actions.append(Action("change", f"topic {name}", detail, do=bind(context.kafka.alter_topic, name, wrong)))
-    return actions
+        actions += _settings(context, name, settings, in_force[name])
+    return [*actions, *_view_topics(config, context, state, existing)]
+
+
+def _view_topics(config: Config, context: PlanContext, state: State, existing: set[str]) -> list[Action]:
+    """Settings alone: builds make their topics, and one whose topic is gone is replaced by another build."""
+    found = (newest_build(state, name) for name, view in config.views.items() if view.joined)
+    logs = {build.log.topic: log_settings(build.retention) for build in found if build and build.log}
+    in_force = settings_in_force(context.kafka, logs.keys() & existing)
+    return [action for name, actual in in_force.items() for action in _settings(context, name, logs[name], actual)]
+
+
+def _settings(
+    context: PlanContext, topic: str, wanted: Mapping[str, str], actual: Mapping[str, str]
+) -> Iterator[Action]:
+    wrong = {key: value for key, value in wanted.items() if actual.get(key) != value}
+    if wrong:
+        detail = ", ".join(f"{key}={value} (is {actual.get(key)})" for key, value in wrong.items())
+        yield Action("change", f"topic {topic}", detail, do=bind(context.kafka.alter_topic, topic, wrong))
 
 
 def _recreate(config: Config, context: PlanContext, name: str, partitions: int, settings: dict[str, str]) -> None:

@@ -129,11 +129,28 @@ def test_a_topic_that_may_forget_rows(pipeline: Pipeline, job: Job) -> None:
     mended(pipeline)
 
 
+def test_the_topics_of_a_table_and_of_a_view_that_take_no_large_records(pipeline: Pipeline, job: Job) -> None:
+    assert job.stop() == 0
+    kafka = admin(pipeline)
+    ordered = f"{pipeline.name}.view.order.{pipeline.status()['views'][0]['generation']}"
+    for topic in (customers(pipeline), ordered):
+        entry = ConfigEntry("max.message.bytes", "1048588", incremental_operation=AlterConfigOpType.SET)
+        wanted = ConfigResource(Type.TOPIC, topic, incremental_configs=[entry])
+        kafka.incremental_alter_configs([wanted])[wanted].result()
+    for topic in (customers(pipeline), ordered):
+        told_everywhere(pipeline, f"the topic {topic} has max.message.bytes=1048588", by=("status", "check"))
+        assert f"change topic {topic}: max.message.bytes=16777216 (is 1048588)" in pipeline.here("plan").out
+    mended(pipeline)
+    for topic in (customers(pipeline), ordered):
+        asked = ConfigResource(Type.TOPIC, topic)
+        assert kafka.describe_configs([asked])[asked].result()["max.message.bytes"].value == "16777216"
+
+
 def test_the_topic_of_a_view_that_is_made_anew(pipeline: Pipeline, job: Job) -> None:
     number = pipeline.status()["views"][0]["generation"]
     topic = f"{pipeline.name}.view.order.{number}"
     make_anew(pipeline, topic)
-    until("the run to tell", lambda: f"the topic {topic} was deleted" in job.output(), 150)
+    until("the run to tell", lambda: f"the topic {topic} was recreated" in job.output(), 150)
     assert job.stop() in (0, 1)
     mended(pipeline)
     of_one = partial(pipeline.follower, "order-search")

@@ -19,17 +19,15 @@ from driftless.config.models import Config
 from driftless.control.initial_snapshot import newest_initial_snapshot
 from driftless.errors import SourceError, SourceUnavailable
 from driftless.facts.builds import newest_build
-from driftless.facts.epochs import keeps_newest, mismatch_reason, registered_log, topic_replaced
+from driftless.facts.epochs import keeps_newest, mismatch_reason, registered_log, takes_large_records, topic_replaced
 from driftless.facts.state import RENEWAL, State
 from driftless.kafka.client import Kafka
 from driftless.kafka.many_topics import describe, settings_in_force
-from driftless.kafka.topic_settings import MAX_MESSAGE_BYTES
 from driftless.lsn import format_lsn, parse_lsn
 
 APPLY = "run `driftless apply`: it re-snapshots the tables; then restart `driftless run`"
 STARTS = "`driftless apply` starts it again"
 REMADE = "`driftless apply` makes it again"
-MENDED = "`driftless apply` mends it"
 ANEW = "if source.dsn leads where it should, run `driftless apply --anew`: it re-snapshots all tables from there"
 OTHER = "choose another `name` in sync.yaml, or correct source.dsn if this is meant to be that pipeline"
 UNREAD_SECONDS = 3.0
@@ -232,12 +230,8 @@ def topic_troubles(config: Config, kafka: Kafka, state: State) -> Iterator[Troub
             if reason := mismatch_reason(log, topics.get(log.topic)):
                 raise topic_replaced(log, reason)
             keeps_newest(log, settings[log.topic])
+            takes_large_records(log, settings[log.topic])
         except SourceUnavailable:
             raise
         except SourceError as exc:
             yield Trouble(str(exc), exc.hint, renewal=False)
-            continue
-        limit = int(settings[log.topic].get("max.message.bytes", MAX_MESSAGE_BYTES))
-        if limit < MAX_MESSAGE_BYTES:
-            what = f"the topic {log.topic} has max.message.bytes={limit}: a larger record would stop who writes it"
-            yield Trouble(what, MENDED, renewal=False)

@@ -11,8 +11,10 @@ from driftless.config.models import Config, milliseconds
 from driftless.errors import LogReplaced, SourceError
 from driftless.facts.state import State
 from driftless.kafka.client import Kafka, Offsets, Topic
+from driftless.kafka.topic_settings import MAX_MESSAGE_BYTES
 from driftless.version import make_version
 
+MENDED = "`driftless apply` mends it"
 APPLY = "run `driftless apply`: it re-snapshots the tables; then restart `driftless run`"
 
 
@@ -241,6 +243,12 @@ def keeps_newest(log: TopicLog, settings: Mapping[str, str]) -> None:
     """The same by the settings of its topic."""
     policy = settings.get("cleanup.policy")
     if policy != "compact":
-        raise SourceError(
-            f"the topic {log.topic} has cleanup.policy={policy}: it forgets rows", hint="`driftless apply` mends it"
-        )
+        raise SourceError(f"the topic {log.topic} has cleanup.policy={policy}: it forgets rows", hint=MENDED)
+
+
+def takes_large_records(log: TopicLog, settings: Mapping[str, str]) -> None:
+    """Raise SourceError unless the topic takes every record that driftless and the connector may write."""
+    limit = int(settings.get("max.message.bytes", MAX_MESSAGE_BYTES))
+    if limit < MAX_MESSAGE_BYTES:
+        what = f"the topic {log.topic} has max.message.bytes={limit}: a larger record would stop who writes it"
+        raise SourceError(what, hint=MENDED)

@@ -1,4 +1,6 @@
-"""Large slices of a log as writes, read in this process: without a job, and one poll ahead of whoever applies them.
+"""Reads large slices of a log in this process, without a job, and gives them as writes.
+
+While a follower applies one poll, the next one is read.
 
 A job would start Python workers and plan its expressions first, 5 s in a process that has just started
 (docs/decisions/0014-documents-need-no-executors.md).
@@ -86,8 +88,9 @@ class WritesDecoder:
 
     def table(self, records: Any, size: float) -> pa.Table:
         """Raises PySparkException for a record that cannot be decoded."""
-        self._wary = max(0, self._wary - 1)
-        if self._usual is not None and self._wary == 0:
+        if self._wary > 0:
+            self._wary -= 1
+        elif self._usual is not None:
             found = self._usual.table(records, size)
             if found is not None:
                 return found

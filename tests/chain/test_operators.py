@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -11,7 +12,6 @@ import redis
 from confluent_kafka import Producer
 
 from tests.chain.altered import Altered
-from tests.chain.broken import asleep
 from tests.chain.conftest import MakePipeline, running
 from tests.chain.told import latest, standings
 from tests.chain.witness import Witness
@@ -71,6 +71,12 @@ def switching(pipeline: Pipeline, number: int) -> bool:
     """Asked of the store itself: a command takes so long that a switch may be over by then."""
     with redis.Redis.from_url(pipeline.endpoints.redis, decode_responses=True) as client:
         return bool(client.hget(f"driftless:{pipeline.name}:{CACHE}", "switching") == str(number))
+
+
+def answer(pipeline: Pipeline, request: str) -> dict[str, Any]:
+    """What the runner has answered; empty while it has not."""
+    found = latest(pipeline).get(f"answer/{CACHE}/{request}".encode())
+    return {} if found is None else dict(json.loads(found))
 
 
 @pytest.mark.soak
@@ -138,17 +144,20 @@ def test_requests_wait_in_a_queue_and_each_is_answered(pipeline: Pipeline) -> No
         assert command.wait(200) == 0, command.output()
     assert ['"written": 0' in command.output() for command in commands[:2]] == [True, True]
 
-    def asked() -> list[bytes]:
-        return [key for key in latest(pipeline) if key.startswith(f"request/{CACHE}/rebuild/".encode())]
-
-    until("what nobody can answer to be answered", lambda: not asked())
-    with asleep(job.process.pid):  # else the first may be done before the second is asked for
-        both = [pipeline.here.start("rebuild", CACHE) for _ in range(2)]
-        until("two requests", lambda: len(asked()) == 2)
-    for command in both:
-        assert command.wait(200) == 0, command.output()
-        assert f"{CACHE}: generation {newer + 1} is live" in command.output()
-    answers = {key.decode(): json.loads(value) for key, value in latest(pipeline).items() if key.startswith(b"answer/")}
+    # Two who ask at the same moment: neither has seen what the other asks.
+    begun = json.loads(latest(pipeline)[f"generation/{CACHE}/{older}".encode()])
+    for name in ("one", "two"):
+        producer.produce(
+            f"{pipeline.name}.control",
+            key=f"request/{CACHE}/rebuild/{name}".encode(),
+            value=json.dumps({"id": name, "generation": begun}),
+        )
+    producer.flush()
+    until("both to be answered", lambda: answer(pipeline, "rebuild/one") and answer(pipeline, "rebuild/two"))
+    for name in ("one", "two"):
+        assert answer(pipeline, f"rebuild/{name}") == {"id": name, "error": "", "generation": newer + 1}
+    until("it to be live", lambda: live(pipeline, CACHE) == newer + 1)
+    assert newest(pipeline, CACHE) == newer + 1
     for name, why in (
         ("replay", "the request has no `begin`"),
         ("replay/x1", "`begin` of the request is no whole number"),
@@ -157,8 +166,8 @@ def test_requests_wait_in_a_queue_and_each_is_answered(pipeline: Pipeline) -> No
         ("rebuild/x4", "the generation of the request is not one"),
         ("dance/x5", "this version of the runner cannot `dance`"),
     ):
-        assert why in answers[f"answer/{CACHE}/{name}"]["error"]
-    assert answers[f"answer/{CACHE}/promote"] == {"id": "old", "error": ""}
+        assert why in answer(pipeline, name)["error"]
+    assert answer(pipeline, "promote") == {"id": "old", "error": ""}
     assert job.running
     assert "a request was not understood, the 6. of this run" in job.output()
     pipeline.assert_in_step()

@@ -98,8 +98,10 @@ class Fight:
         machine = self.machines[number]
         try:
             for pause, verb, follower, choice in commands:
-                time.sleep(pause)
+                self.ended.wait(pause)
                 for arguments in self._commands(verb, follower, choice):
+                    if self.ended.is_set():
+                        return  # the fight was given up: the pipeline may be gone
                     self._give(number, machine, arguments)
         except Exception as exc:  # noqa: BLE001 - it is the thread's end, and the test's
             self.wrong.append(f"operator {number}: {type(exc).__name__}: {exc}")

@@ -275,7 +275,8 @@ def test_a_quarantine_holds_back_through_any_look_at_what_is_half_known(scene: S
         scene.turn()
     ended.set()
     thread.join()
-    scene.turn()  # the one before may have met a generation of which nothing is known, which blocks nobody
+    # The last turn above may have read the generation before its store answered; such a turn reports nothing.
+    scene.turn()
     assert not scene.store.began.is_set()
     assert "1 documents are quarantined" in progress.promotion_blocked_by
     assert "`driftless promote item --generation 2 --force`" in progress.promotion_blocked_by

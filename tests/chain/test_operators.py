@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import psycopg
 import pytest
@@ -13,7 +12,7 @@ from confluent_kafka import Producer
 
 from tests.chain.altered import Altered
 from tests.chain.conftest import MakePipeline, running
-from tests.chain.told import latest, standings
+from tests.chain.told import answers, latest, standings
 from tests.chain.witness import Witness
 from tests.compare import View
 from tests.machine import Job, until
@@ -71,12 +70,6 @@ def switching(pipeline: Pipeline, number: int) -> bool:
     """Asked of the store itself: a command takes so long that a switch may be over by then."""
     with redis.Redis.from_url(pipeline.endpoints.redis, decode_responses=True) as client:
         return bool(client.hget(f"driftless:{pipeline.name}:{CACHE}", "switching") == str(number))
-
-
-def answer(pipeline: Pipeline, request: str) -> dict[str, Any]:
-    """What the runner has answered; empty while it has not."""
-    found = latest(pipeline).get(f"answer/{CACHE}/{request}".encode())
-    return {} if found is None else dict(json.loads(found))
 
 
 @pytest.mark.soak
@@ -153,9 +146,10 @@ def test_requests_wait_in_a_queue_and_each_is_answered(pipeline: Pipeline) -> No
             value=json.dumps({"id": name, "generation": begun}),
         )
     producer.flush()
-    until("both to be answered", lambda: answer(pipeline, "rebuild/one") and answer(pipeline, "rebuild/two"))
+    until("both to be answered", lambda: {"rebuild/one", "rebuild/two"} <= answers(pipeline, CACHE).keys())
+    answered = answers(pipeline, CACHE)
     for name in ("one", "two"):
-        assert answer(pipeline, f"rebuild/{name}") == {"id": name, "error": "", "generation": newer + 1}
+        assert answered[f"rebuild/{name}"] == {"id": name, "error": "", "generation": newer + 1}
     until("it to be live", lambda: live(pipeline, CACHE) == newer + 1)
     assert newest(pipeline, CACHE) == newer + 1
     for name, why in (
@@ -166,8 +160,8 @@ def test_requests_wait_in_a_queue_and_each_is_answered(pipeline: Pipeline) -> No
         ("rebuild/x4", "the generation of the request is not one"),
         ("dance/x5", "this version of the runner cannot `dance`"),
     ):
-        assert why in answer(pipeline, name)["error"]
-    assert answer(pipeline, "promote") == {"id": "old", "error": ""}
+        assert why in answered[name]["error"]
+    assert answered["promote"] == {"id": "old", "error": ""}
     assert job.running
     assert "a request was not understood, the 6. of this run" in job.output()
     pipeline.assert_in_step()
@@ -239,7 +233,7 @@ def test_who_waits_for_a_follower_that_is_removed_is_answered(pipeline: Pipeline
     producer.produce(f"{pipeline.name}.control", key=stale, value=b'{"drop": true}')
     producer.flush()
     pipeline.apply()
-    answered = json.loads(latest(pipeline)[f"answer/{CACHE}/remove/y2".encode()])
+    answered = answers(pipeline, CACHE)["remove/y2"]
     assert answered == {"id": "y2", "error": f"{CACHE} was removed"}
     assert job.stop() == 0
     running(pipeline)

@@ -20,6 +20,16 @@ def latest(pipeline: Pipeline) -> dict[bytes, bytes]:
 
 def standings(pipeline: Pipeline, follower: str) -> dict[int, dict[str, Any]]:
     """Generation -> where it stands, as its runner says."""
-    start = f"follower/{follower}/".encode()
-    facts = latest(pipeline).items()
-    return {int(key.removeprefix(start)): json.loads(value) for key, value in facts if key.startswith(start)}
+    return {int(number): fact for number, fact in _facts(pipeline, f"follower/{follower}/").items()}
+
+
+def answers(pipeline: Pipeline, follower: str) -> dict[str, dict[str, Any]]:
+    """Request, as `rebuild/ID` -> what the runner answered."""
+    return _facts(pipeline, f"answer/{follower}/")
+
+
+def _facts(pipeline: Pipeline, start: str) -> dict[str, dict[str, Any]]:
+    """What follows `start` in a key -> the newest fact under it."""
+    begin = start.encode()
+    found = latest(pipeline).items()
+    return {key.removeprefix(begin).decode(): json.loads(value) for key, value in found if key.startswith(begin)}

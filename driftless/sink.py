@@ -67,7 +67,8 @@ class Sink(Protocol):
     `SinkUnavailable` when it gives up: some of the batch may then have landed, and the batch is to be given again.
 
     A checkpoint is text that the follower keeps in its own store, so that a store that forgot documents has
-    forgotten the checkpoint that claimed them too.
+    forgotten the checkpoint that claimed them too. A store that may forget the newest of what it was given, and keep
+    the checkpoint from before, as a server that fails over, says so by refusing the next `save`.
     """
 
     def check(self) -> None:
@@ -100,12 +101,17 @@ class Sink(Protocol):
         """Documents present now; every acknowledged write counts."""
 
     def load(self, generation: int) -> str | None:
-        """The checkpoint, or None where the store has none (new, emptied or recreated)."""
+        """The checkpoint, or None where the store has none (new, emptied or recreated).
+
+        Everything given before that checkpoint is held. What was given since may be lost, and is given again.
+        """
 
     def save(self, generation: int, checkpoint: str, *, expected: str | None) -> bool:
-        """Replace the checkpoint if it still is `expected`; False, and nothing changed, where it is not.
+        """Replace the checkpoint if it still is `expected`, and everything acknowledged since the last `load` is held;
+        False, and nothing changed, where that is not so.
 
-        A save that landed and whose answer was lost counts as saved when it is given again.
+        A save that landed and whose answer was lost counts as saved when it is given again. So the checkpoint that is
+        there may be given to ask whether it still is; that writes nothing.
         """
 
     def promote(self, generation: int, progress: Progress = in_silence) -> None:

@@ -54,14 +54,14 @@ class Brokers:
     def written_ends(self, topics: dict[str, int]) -> dict[str, Offsets]:
         return {topic: {0: self.end} for topic in topics}
 
-    leaders = written_ends
+    def leaders(self, topics: dict[str, int]) -> dict[str, Offsets]:
+        return {topic: {0: 1} for topic in topics}
 
 
 class Store:
-    """Takes everything."""
+    """Takes everything. `kept`: its checkpoint."""
 
-    def __init__(self) -> None:
-        self.kept: str | None = None
+    kept: str | None = None
 
     def check(self) -> None: ...
 
@@ -71,6 +71,8 @@ class Store:
         return self.kept
 
     def save(self, generation: int, text: str, *, expected: str | None) -> bool:  # noqa: ARG002
+        if self.kept not in (expected, text):
+            return False
         self.kept = text
         return True
 
@@ -96,6 +98,9 @@ class Running:
     follow: GenerationWorker
     brokers: Brokers
     pending: Pending
+    store: Store
+    applied: list[tuple[Offsets, int]]
+    """Where each slice began, and the position that was claimed then."""
     steps: list[float] = field(default_factory=list)
     lost: list[bool] = field(default_factory=list)
 
@@ -108,10 +113,15 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     monkeypatch.setattr(follows, "LogReader", lambda *_: None)
     monkeypatch.setattr(follows, "name_jobs", lambda *_: None)
     monkeypatch.setattr("jobs.brokers.identity_check.keeps_all", lambda *_: None)
-    outcome = lambda *a: SimpleNamespace(end=a[4].end, applied=Applied(written=1))  # noqa: E731
-    monkeypatch.setattr(follows, "apply_slice", outcome)
+    store, applied = Store(), list[tuple[Offsets, int]]()
+
+    def apply_slice(*given: Any) -> Any:
+        applied.append((given[4].begin, follow.progress.lsn))
+        return SimpleNamespace(end=given[4].end, applied=Applied(written=1))
+
+    monkeypatch.setattr(follows, "apply_slice", apply_slice)
     source = SimpleNamespace(topic="shop.public.item", arrow=None)
-    job = Job("item", "item", 1, LOG, cast("Any", source), cast("Any", SimpleNamespace(open=Store)), 7e5)
+    job = Job("item", "item", 1, LOG, cast("Any", source), cast("Any", SimpleNamespace(open=lambda: store)), 7e5)
     spark: Any = None
     held: Any = NoQuarantine()
     follow = GenerationWorker(
@@ -126,7 +136,7 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
         held,
         ReadersGeneration(),
     )
-    found = Running(follow, brokers, pending)
+    found = Running(follow, brokers, pending, store, applied)
 
     def step(self: GenerationWorker, call: Callable[[GenerationWorker], None] = GenerationWorker._step) -> None:
         found.steps.append(time.monotonic())
@@ -148,8 +158,21 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     assert follow.progress.error is None, follow.progress.error
 
 
-def mark(running: Running, lsn: int) -> None:
-    running.pending.add(Frontier(Marker(lsn, lsn / 10), {LOG.topic: {0: running.brokers.end}}))
+def mark(running: Running, lsn: int, *, awaited: bool = False) -> None:
+    running.pending.add(Frontier(Marker(lsn, lsn / 10, awaited=awaited), {LOG.topic: {0: running.brokers.end}}))
+
+
+def test_no_position_is_claimed_of_a_store_that_lost_what_it_had(running: Running) -> None:
+    """The question comes long before the next checkpoint is due."""
+    progress = running.follow.progress
+    mark(running, 10)
+    until("it to be live", lambda: (progress.state, progress.lsn) == ("live", 10))
+    until("its checkpoint to say so", lambda: '"built": true' in (running.store.kept or ""))
+    running.applied.clear()
+    running.store.kept = None
+    mark(running, 11, awaited=True)
+    until("the position to be claimed", lambda: progress.lsn == 11)
+    assert running.applied == [({0: 0}, 0)]
 
 
 def test_what_is_new_is_applied_and_claimed_at_once(running: Running) -> None:
@@ -163,7 +186,7 @@ def test_what_is_new_is_applied_and_claimed_at_once(running: Running) -> None:
     late = []
     for lsn in range(11, 16):
         begun = time.monotonic()
-        mark(running, lsn)
+        mark(running, lsn, awaited=True)
         while progress.lsn != lsn and time.monotonic() < begun + 10:
             time.sleep(0.001)
         late.append(time.monotonic() - begun)
@@ -191,7 +214,7 @@ def test_where_only_time_has_passed_nothing_is_told_unless_somebody_waits(runnin
     mark(running, 13)
     until("the position to be claimed", lambda: progress.lsn == 13)
     assert not told.wait(0.5)
-    running.pending.add(Frontier(Marker(14, 1.4, awaited=True), {LOG.topic: {0: 4}}))
+    mark(running, 14, awaited=True)
     assert told.wait(10)
     assert progress.lsn == 14
 

@@ -87,6 +87,22 @@ class TestRedisSink(RedisFull, SinkSuite):
         assert sink.apply(generation, writes(upsert("1", 5, {"a": 1}), upsert("2", 6, {"a": 2}))) == Applied(1, 1)
         assert sink.count(generation) == 2
 
+    def test_another_instance_may_have_lost_what_came_after_the_checkpoint(
+        self, opened: Opener, sink: Sink, generation: int, plain: Any
+    ) -> None:
+        sink.apply(generation, writes(upsert("1", 5, {"a": 1})))
+        sink.save(generation, "a", expected=None)
+        assert sink.load(generation) == "a"
+        assert sink.save(generation, "a", expected="a") is True
+        plain.replicaof("127.0.0.1", 1)  # where nobody answers
+        plain.replicaof("NO", "ONE")
+        assert sink.save(generation, "a", expected="a") is False
+        assert sink.save(generation, "b", expected="a") is False
+        assert opened().load(generation) == "a", "nothing was changed"
+        assert sink.load(generation) == "a"
+        assert sink.save(generation, "b", expected="a") is True
+        assert sink.load(generation) == "b"
+
     def test_a_server_that_lost_its_scripts_is_given_them_again(self, sink: Sink, generation: int, plain: Any) -> None:
         sink.apply(generation, writes(upsert("0", 1, {})))
         plain.script_flush()

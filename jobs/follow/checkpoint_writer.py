@@ -15,8 +15,8 @@ from jobs.threads.run_in_background import run_in_background
 SAVE_SECONDS = 1.0
 """How often the checkpoint is written while something is applied: bounds what is repeated after a crash."""
 IDLE_SECONDS = 5.0
-"""How often it is written where nothing but the time has changed: so long a store that lost data may go unnoticed.
-Writing it every second was most of the work of a search index that writes nothing else.
+"""How often it is written where nothing but the time has changed. Writing it every second was most of the work of a search
+index that writes nothing else.
 """
 COUNT_SECONDS = 5.0
 """How often documents are counted while they change: it costs a search index a refresh."""
@@ -31,6 +31,7 @@ class CheckpointWriter:
         self._sink = sink
         self._progress = progress
         self._saved: str | None = None
+        self._writing: str | None = None
         self._holds: Checkpoint | None = None
         self._under_way: Future[bool] | None = None
         self._begun_at = self._save_at = 0.0
@@ -40,7 +41,7 @@ class CheckpointWriter:
 
     def found(self, text: str | None) -> None:
         """What the store holds now."""
-        self._saved, self._holds = text, None
+        self._saved, self._writing, self._holds = text, None, None
 
     def heed(self) -> None:
         """There is something new to save."""
@@ -64,7 +65,8 @@ class CheckpointWriter:
         """Start to write it in the background."""
         now, before, self._holds = time.monotonic(), self._holds, replace(checkpoint, marker=None, at_head=0.0)
         self._begun_at, self._save_at = now, now + (IDLE_SECONDS if self._holds == before else SAVE_SECONDS)
-        self._under_way = run_in_background(partial(self._write, checkpoint.to_text()))
+        self._writing = checkpoint.to_text()
+        self._under_way = run_in_background(partial(self._write, self._writing))
 
     def hear(self) -> bool:
         """Wait for the one under way, if there is one. False where the store has lost what it had acknowledged; raises
@@ -72,6 +74,15 @@ class CheckpointWriter:
         """
         under_way, self._under_way = self._under_way, None
         return under_way is None or under_way.result()
+
+    @property
+    def known(self) -> list[str]:
+        """What the store has, if it has lost nothing: while one is written, either that or the one before."""
+        return [text for text in (self._saved, self._writing) if text is not None]
+
+    def is_held(self) -> bool:
+        """Ask the store whether it holds still what it had acknowledged. Does not wait for what is being written."""
+        return any(self._sink.save(self._progress.generation, text, expected=text) for text in self.known)
 
     def _write(self, text: str) -> bool:
         progress = self._progress

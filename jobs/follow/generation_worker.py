@@ -47,6 +47,12 @@ GATHER_SECONDS = 0.1
 are being switched to is as far.
 """
 RETRY_SECONDS = 5.0
+_LOST = "the store lost what it had acknowledged; following again"
+_RESTARTED = "the store was restarted or failed over; applying again what came after its checkpoint"
+CLAIM_SECONDS = 2.0
+"""How often a position is claimed where nothing but the time has changed: a lease, whose renewal tells it, is renewed
+as often.
+"""
 STORE_SECONDS = 10.0
 """How often a store is asked for what it must be set to: it may be changed while it is written to."""
 
@@ -109,6 +115,7 @@ class GenerationWorker:
         self._checkpoints = CheckpointWriter(self._sink, self.progress)
         self._store_at = time.monotonic() + STORE_SECONDS
         self._at_head = 0.0
+        self._claimed_at = -inf
         self._moved = False
         """Whether something was applied since the last position was claimed."""
         self._history = job.history
@@ -331,15 +338,23 @@ class GenerationWorker:
             )
 
     def _claim(self) -> None:
-        """Raise the applied position to the newest frontier that has been passed."""
+        """Raise the applied position to the newest frontier that has been passed.
+
+        The store is asked first whether it still holds all of it: whoever is told a position believes that.
+        """
         if self.withhold_position.is_set() or self.superseded:
             return
-        progress = self.progress
-        with self._seen.claims:  # a promotion that begins must not miss a claim that is under way
-            target = self.promotion_target
-            marker = self._pending.reached(progress.positions, inf if target is None else target.lsn)
-            if marker is not None:
-                progress.put(marker=marker)
+        progress, marker = self.progress, None
+        if self._is_claim_due():
+            if not self._checkpoints.is_held():
+                self._hear_of_save(held=False)
+                return
+            self._claimed_at = time.monotonic()
+            with self._seen.claims:  # a promotion that begins must not miss a claim that is under way
+                target = self.promotion_target
+                marker = self._pending.reached(progress.positions, inf if target is None else target.lsn)
+                if marker is not None:
+                    progress.put(marker=marker)
         tell = marker is not None and (marker.awaited or self._moved)
         if marker is not None:
             self._moved = False
@@ -355,6 +370,12 @@ class GenerationWorker:
             self._seen.switch(self._sink, self.job.generation, only_first=True)
         if first or tell:
             progress.changed.set()  # where only time has passed, the next renewal of the lease tells
+
+    def _is_claim_due(self) -> bool:
+        """Whether a further position can be claimed, and somebody wants it at once, or it is time for it."""
+        passed = self._pending.passed(self.progress.positions)
+        news = self._moved or not self.progress.built or any(marker.awaited for marker in passed)
+        return bool(passed) and (news or time.monotonic() >= self._claimed_at + CLAIM_SECONDS)
 
     def _check_built(self) -> None:
         """Count what the log has against what the store has, before readers are sent there; and where a store holds
@@ -385,11 +406,16 @@ class GenerationWorker:
         self._checkpoints.begin(self._checkpoint())
         self._hear_of_save()
 
-    def _hear_of_save(self) -> None:
-        if not self._checkpoints.hear():
+    def _hear_of_save(self, *, held: bool = True) -> None:
+        """Start again from what the store holds, unless the checkpoint was saved. `held`: False where it is known
+        already that the store has lost something.
+        """
+        if not self._checkpoints.hear() or not held:
+            known = self._checkpoints.known
             self._sink.create(self.job.generation)
-            self._resume(self._sink.load(self.job.generation))
-            _log.warning("%s: the store lost what it had acknowledged; following again", self.job.follower)
+            self._resume(found := self._sink.load(self.job.generation))
+            _log.warning("%s: %s", self.job.follower, _RESTARTED if found in known else _LOST)
+            self._save()
 
     def _checkpoint(self) -> Checkpoint:
         held, topic_id = self.progress.holding, self.job.log.topic_id

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from math import inf
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -88,12 +89,22 @@ class Pending:
         """
         marker: Marker | None = None
         with self._lock:
-            while self._waiting and self._waiting[0].marker.lsn <= most and self._passed(positions):
+            for passed in self._passed(positions):
+                if passed.lsn > most:
+                    break
                 marker = _later(marker, self._waiting.popleft().marker)
         return marker
 
-    def _passed(self, positions: Offsets) -> bool:
-        return all(positions[p] >= end for p, end in self._waiting[0].ends[self.topic].items())
+    def passed(self, positions: Offsets) -> list[Marker]:
+        """All markers whose ends these positions have passed. They stay until they are `reached`."""
+        with self._lock:
+            return self._passed(positions)
+
+    def _passed(self, positions: Offsets) -> list[Marker]:
+        def passed(frontier: Frontier) -> bool:
+            return all(positions[p] >= end for p, end in frontier.ends[self.topic].items())
+
+        return [frontier.marker for frontier in takewhile(passed, self._waiting)]
 
 
 def _later(before: Marker | None, marker: Marker) -> Marker:

@@ -23,7 +23,7 @@ from sinks.redis.read import GenerationReader
 from sinks.redis.wire import RedisServer, Script
 from sinks.redis.write import Writer
 
-_SAVE = Script("save.lua")
+_LOAD, _SAVE = (Script("instance.lua", file) for file in ("load.lua", "save.lua"))
 _REHEARSAL = "for _, name in ipairs(KEYS) do redis.call('SET', name, '') redis.call('DEL', name) end"
 
 
@@ -125,8 +125,10 @@ class RedisSink:
     have yet is a miss. A later one is staged under shadow names in the same slots, and `promote` switches: what
     somebody else has put under a name of this follower's form does not survive that.
 
-    The checkpoint is in the same Redis, so a server that forgot documents (restarted without its data, restored, failed
-    over, flushed) has forgotten or turned back the checkpoint with them. `apply` then goes on; `save` says False.
+    The checkpoint is in the same Redis, so a server that forgot documents (restarted without its data, restored,
+    flushed) has forgotten or turned back the checkpoint with them. One that was restarted or failed over may have lost
+    what it was given after the checkpoint that it still has, so another instance is like another checkpoint. `apply`
+    then goes on; `save` says False until the next `load`.
 
     A full server (`maxmemory`) takes deletes, switches and drops, and no document, until there is memory again.
     """
@@ -146,6 +148,8 @@ class RedisSink:
         self._generations = Generations(self._server, self._names, template, context)
         self._reader = GenerationReader(self._server, self._names, template, form, self._generations)
         self._writer = Writer(self._server, self._names, template, form, ttl, self._generations)
+        self._instances: dict[int, str] = {}
+        """Of the server: generation -> the one that its checkpoint was loaded from."""
 
     # -- the place ----------------------------------------------------------------------------------------------
 
@@ -222,9 +226,10 @@ class RedisSink:
     # -- the checkpoint -----------------------------------------------------------------------------------------
 
     def load(self, generation: int) -> str | None:
-        found = self._server.call("HGET", self._names.generation(generation), "checkpoint")
+        instance, found = self._server.run(_LOAD, [self._names.generation(generation)], [])
+        self._instances[generation] = str(instance, "ascii")
         return None if found is None else str(found, "utf-8", "replace")
 
     def save(self, generation: int, checkpoint: str, *, expected: str | None) -> bool:
-        args = [checkpoint] if expected is None else [checkpoint, expected]
+        args = [checkpoint, self._instances.get(generation, ""), *(() if expected is None else (expected,))]
         return bool(self._server.run(_SAVE, [self._names.generation(generation)], args))

@@ -121,6 +121,43 @@ def test_a_redis_that_lost_the_last_it_was_given(pipeline: Pipeline, job: Job, s
     assert job.running, "the same run has gone on"
 
 
+def test_a_redis_that_lost_what_came_after_its_checkpoint(pipeline: Pipeline, job: Job, stack: Stack) -> None:
+    """As when the power fails: the file ends with the last checkpoint, and what was acknowledged after it is gone."""
+
+    def lost() -> bool:
+        for _ in range(2):  # the first is followed by a checkpoint, and the second is not, for a second
+            gap(pipeline)
+            until("it to be applied", lambda: not pipeline.differences(["customer-cache"]), 60)
+        stack.kill("redis")
+        (log,) = (stack.folder / "data" / "redis" / "appendonlydir").glob("*.incr.aof")
+        written = log.read_bytes()
+        checkpoint = written.rindex(b"\r\ncheckpoint\r\n")
+        tail = written.find(b"\r\n*", checkpoint) + 2  # the next command
+        found = tail > 1 and b"customer-cache" in written[tail:]
+        if found:
+            log.write_bytes(written[:tail])
+        stack.start("redis")
+        return found
+
+    until("it to be killed with documents behind its checkpoint", lost, 240)
+    pipeline.assert_in_step()
+    assert "was restarted or failed over; applying again what came after its checkpoint" in job.output()
+    assert job.running, "the same run has gone on"
+
+
+def test_a_redis_that_starts_empty_claims_nothing_in_between(pipeline: Pipeline, job: Job, stack: Stack) -> None:
+    """Nobody wrote meanwhile, so nothing but the question tells the run that all is gone."""
+    data = stack.folder / "data" / "redis"
+    for _ in range(3):
+        pipeline.assert_in_step()
+        stack.kill("redis")
+        shutil.rmtree(data)
+        data.mkdir()
+        stack.start("redis")
+        pipeline.assert_in_step()
+    assert job.running, "the same run has gone on"
+
+
 def test_a_redis_that_is_told_to_evict(pipeline: Pipeline, job: Job) -> None:
     """It would throw away documents and versions, and an older write would win."""
     with redis.Redis.from_url(pipeline.endpoints.redis) as client:

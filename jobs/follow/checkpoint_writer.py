@@ -15,8 +15,8 @@ from jobs.threads.run_in_background import run_in_background
 SAVE_SECONDS = 1.0
 """How often the checkpoint is written while something is applied: bounds what is repeated after a crash."""
 IDLE_SECONDS = 5.0
-"""How often it is written where nothing but the time has changed. Writing it every second was most of the work of a search
-index that writes nothing else.
+"""How often it is written where nothing but the time has changed. Writing it every second was most of the work of a
+search index that writes nothing else.
 """
 COUNT_SECONDS = 5.0
 """How often documents are counted while they change: it costs a search index a refresh."""

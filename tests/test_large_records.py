@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from driftless.errors import OutOfMemory, SourceUnavailable
@@ -17,10 +19,12 @@ from jobs.log.fitting import SLICE_BYTES, fitting
 from jobs.log.local_bulk import LocalBulkReader
 from jobs.log.reader import READ_BYTES
 from jobs.log.small_slices import SmallSliceReader
+from jobs.spark.arrow import LARGE as LARGE_RESULT
 from jobs.spark.consumer import POLL_BYTES, JvmConsumer
 from jobs.spark.errors import spark_error
 from jobs.spark.memory import no_memory
 from jobs.spark.private import PUBLIC_ONLY
+from jobs.spark.projection import RecordProjection
 from jobs.spark.source import read_slice
 from stack import Endpoints
 from tests.both_ways import WAYS
@@ -126,6 +130,19 @@ def test_the_first_large_slice_is_as_large_as_its_records_allow(view: View) -> N
     assert SLICE_BYTES // 40 < small < SLICE_BYTES // 10
     begin = dict.fromkeys(ends, SMALL + 10)
     assert fitting(view.kafka, view.topic, begin, ends) == pytest.approx(SLICE_BYTES / MB, abs=3)
+
+
+def test_memory_that_runs_out_while_records_leave_the_jvm_is_told(view: View) -> None:
+    """The JVM's own thread that sends them dies of it without a word."""
+    consumer = JvmConsumer(view.spark, view.source)
+    poll = next(poll for poll in consumer.polls({0: 0, 1: 0}, view.ends()) if poll.records is not None)
+    endless = f"repeat(string(`offset` % 10), {2**31 - 1}) as document"
+    source = replace(view.source, parse=("`offset`",), shape=(endless,))
+    decoder = RecordProjection(view.spark, source)
+    with pytest.raises(Py4JJavaError) as raised:
+        decoder.table(poll.records, 2 * LARGE_RESULT)
+    assert isinstance(spark_error(raised.value), OutOfMemory)
+    consumer.close()
 
 
 def test_running_out_of_memory_is_no_outage(spark: SparkSession) -> None:

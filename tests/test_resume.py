@@ -12,6 +12,7 @@ from driftless.facts.epochs import Epoch, TopicLog
 from driftless.sink import Sink
 from jobs.follow.checkpoint import Checkpoint
 from jobs.follow.generation_worker import GenerationWorker
+from jobs.follow.job_spec import Job
 from jobs.follow.progress import AppliedState
 from jobs.follow.readers_generation import ReadersGeneration
 from tests.machine import until
@@ -39,9 +40,9 @@ class Store:
 
 
 def follow(store: Store) -> GenerationWorker:
-    spec = SimpleNamespace(open=lambda: store)
-    source = SimpleNamespace(topic="shop.public.item", arrow=None)
-    job = SimpleNamespace(follower="item", view="item", generation=2, log=LOG, source=source, spec=spec, history=0)
+    spec: Any = SimpleNamespace(open=lambda: store)
+    source: Any = SimpleNamespace(topic="shop.public.item", arrow=None)
+    job = Job("item", "item", 2, LOG, source, spec, 7e5)
     kafka = SimpleNamespace(beginnings=lambda *_: {0: 0})
     pending = SimpleNamespace()
     held = ["a document"]

@@ -12,7 +12,7 @@ from math import inf
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from driftless.errors import Fenced, SinkError, SinkUnavailable, SourceError, SourceUnavailable, SyncError
+from driftless.errors import Fenced, SinkUnavailable, SourceUnavailable, SyncError
 from driftless.kafka.client import Kafka, Offsets
 from driftless.sink import Sink
 from jobs.brokers.end_offsets import Ends
@@ -24,7 +24,7 @@ from jobs.follow.batching import BulkLoadBatcher
 from jobs.follow.checkpoint import Checkpoint
 from jobs.follow.checkpoint_writer import CheckpointWriter
 from jobs.follow.job_spec import Job
-from jobs.follow.progress import AppliedState, Progress, lasting
+from jobs.follow.progress import AppliedState, Progress
 from jobs.follow.quarantine import GenerationQuarantine, hold
 from jobs.follow.readers_generation import ReadersGeneration
 from jobs.follow.replay import Replay
@@ -206,13 +206,7 @@ class GenerationWorker:
             self._identity.leaders = {(log.topic, p): leader for p, leader in found.leaders.items()}
         else:
             self._at_head = time.time()
-        begin = self._kafka.beginnings(log.topic, log.partitions)
-        lost = [p for p, first in begin.items() if first > holding.positions[p]]
-        if lost:
-            raise SourceError(
-                f"{log.topic}: records that this follower has not read are gone from partition {lost[0]}",
-                hint="is cleanup.policy=compact? `driftless check` compares the topic with what is needed",
-            )
+        self.job.require_records(self._kafka.beginnings(log.topic, log.partitions), holding.positions)
         self._seen.ask(self._sink)
         progress.put(**vars(holding))  # last, and whole: another thread decides by it whether to promote
         progress.state = self._state()
@@ -260,7 +254,7 @@ class GenerationWorker:
             if self.replay is None or self.replay.done:
                 self._wait()
         self._step_again()
-        self._check_away()
+        self.job.require_deletes(self._at_head)
         self._tell_what_holds_up()
         self._claim()
         self._save_now_and_then()
@@ -324,19 +318,6 @@ class GenerationWorker:
             self._sink.check()
             self._store_at = time.monotonic() + STORE_SECONDS
 
-    def _check_away(self) -> None:
-        """Refuse to go on where the log may have forgotten deletes that this follower has not seen.
-
-        The clocks of two machines may differ by minutes; retention is counted in days.
-        """
-        away = time.time() - self._at_head
-        if away > self.job.retention:
-            raise SourceError(
-                f"the follower has not reached the log's end for {lasting(away)}; the log keeps deletes for "
-                f"{lasting(self.job.retention)}, so it may still hold rows that are gone",
-                hint=f"`driftless rebuild {self.job.follower}` rebuilds it while readers keep what they have",
-            )
-
     def _claim(self) -> None:
         """Raise the applied position to the newest frontier that has been passed.
 
@@ -380,19 +361,10 @@ class GenerationWorker:
     def _check_built(self) -> None:
         """Count what the log has against what the store has, before readers are sent there; and where a store holds
         documents without a checkpoint, as one that was restored: it may hold what was deleted long ago.
-
-        A document that is quarantined may be there in an older version, or not.
         """
-        if not (self.job.checked or (self._unverified and self.job.countable)):
-            return
-        wanted = count_documents(self._log, self.progress.floor, self.progress.positions)
-        found = self._sink.count(self.job.generation)
-        if not wanted - len(self.quarantine) <= found <= wanted:
-            raise SinkError(
-                f"generation {self.job.generation} was built with {found:,} documents, the log has {wanted:,}",
-                hint=f"was the store restored, or does something else write into it? `driftless rebuild "
-                f"{self.job.follower}` rebuilds it",
-            )
+        if self.job.checked or (self._unverified and self.job.countable):
+            wanted = count_documents(self._log, self.progress.floor, self.progress.positions)
+            self.job.require_count(self._sink.count(self.job.generation), wanted, quarantined=len(self.quarantine))
 
     def _save_now_and_then(self) -> None:
         if self._checkpoints.due:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from driftless import names
 from driftless.config.models import Config
-from driftless.errors import ConfigError
+from driftless.errors import ConfigError, SinkError, SourceError
 from driftless.facts.column_history import known_since
 from driftless.facts.epochs import TopicLog
 from driftless.facts.generation import Generation
 from driftless.facts.state import State, history
-from driftless.kafka.client import Kafka
+from driftless.kafka.client import Kafka, Offsets
 from driftless.sink import SinkContext
 from driftless.where.clause import parse as parse_where
 from jobs.decode.arrow_documents import plain_documents
@@ -19,6 +20,7 @@ from jobs.decode.document_rows import DocumentRows
 from jobs.decode.documents import documents_sql, writes_sql
 from jobs.decode.where_sql import log_filter
 from jobs.follow.apply import SinkSpec
+from jobs.follow.progress import lasting
 from jobs.spark.arrow import ArrowRows
 from jobs.spark.source import LogSource, kafka_options
 from sinks import config_model
@@ -42,6 +44,40 @@ class Job:
     checked: bool = False
     countable: bool = True
     history: int = 0
+
+    def require_records(self, beginnings: Offsets, positions: Offsets) -> None:
+        """Raise SourceError where the log has forgotten records from these positions on."""
+        lost = [p for p, first in beginnings.items() if first > positions[p]]
+        if lost:
+            raise SourceError(
+                f"{self.log.topic}: records that this follower has not read are gone from partition {lost[0]}",
+                hint="is cleanup.policy=compact? `driftless check` compares the topic with what is needed",
+            )
+
+    def require_deletes(self, at_head: float) -> None:
+        """Raise SourceError where the log may have forgotten deletes that a generation has not seen which was last at
+        the log's end at `at_head`, in seconds since 1970.
+
+        The clocks of two machines may differ by minutes; retention is counted in days.
+        """
+        away = time.time() - at_head
+        if away > self.retention:
+            raise SourceError(
+                f"the follower has not reached the log's end for {lasting(away)}; the log keeps deletes for "
+                f"{lasting(self.retention)}, so it may still hold rows that are gone",
+                hint=f"`driftless rebuild {self.follower}` rebuilds it while readers keep what they have",
+            )
+
+    def require_count(self, found: int, wanted: int, *, quarantined: int) -> None:
+        """Raise SinkError where the store has another number of documents than the log. One that is quarantined may be
+        there in an older version, or not.
+        """
+        if not wanted - quarantined <= found <= wanted:
+            raise SinkError(
+                f"generation {self.generation} was built with {found:,} documents, the log has {wanted:,}",
+                hint=f"was the store restored, or does something else write into it? `driftless rebuild "
+                f"{self.follower}` rebuilds it",
+            )
 
 
 def make_job(config: Config, follower: str, generation: Generation, state: State, kafka: Kafka) -> Job:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import cached_property
 from typing import Any, Protocol
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import SparkSession
 from pyspark.util import local_connect_and_auth
@@ -38,7 +36,7 @@ class Batches:
         # A Scala object that has no static methods.
         self._arrow = getattr(getattr(jvm.org.apache.spark.sql.execution.arrow, "ArrowConverters$"), "MODULE$")
         none = self._arrow.createEmptyArrowBatch(schema, "UTC", True, False)
-        self.empty = _table([none])
+        self.empty: pa.Table = pa.ipc.open_stream(none).read_all()
         self._head, self._row = len(none), 0.0
 
     def table(self, records: Any, size: float = 0) -> pa.Table:
@@ -48,27 +46,34 @@ class Batches:
         """
         listed = self._java.scala.jdk.javaapi.CollectionConverters.asScala(records)
         rows = listed.size()
-        found = None
+        if not rows:
+            return self.empty
         # Nobody tells beforehand how large they become: rows are taken to be as the last ones were.
         piece = max(1, min(_ROWS, PIECE_BYTES * rows // max(1, int(size))))
+        found = self.empty
         if self._head + rows * self._row > CALL or size > LARGE:
-            with suppress(Py4JJavaError):  # by calls, an error is told as Spark tells it
-                found = self._by_socket(listed, piece)
-                self._let_go(listed)
-        if found is None:
-            found = self._by_calls(listed, piece)
-        if not found:
-            return self.empty
-        self._row = (sum(map(len, found)) - self._head) / rows
-        return _table(found)
+            found = self._table(self._by_socket(listed, piece), rows)
+        if len(found) < rows:
+            found = self._table(self._by_calls(listed, piece), rows)
+        self._let_go(listed)
+        return found
+
+    def _table(self, streams: list[bytes], rows: int) -> pa.Table:
+        """One table, in the order given. `rows`: how many it should have."""
+        self._row = (sum(map(len, streams)) - self._head) / rows
+        return pa.concat_tables([self.empty, *(pa.ipc.open_stream(stream).read_all() for stream in streams)])
 
     def _by_calls(self, listed: Any, piece: int) -> list[bytes]:
+        """An error is told as Spark tells it."""
         streams, found = self._streams(listed, piece)[-1], []
         while streams.hasNext():
             found.append(streams.next())
         return found
 
     def _by_socket(self, listed: Any, piece: int) -> list[bytes]:
+        """Not all of it where the JVM has met an error. It is not asked which one: a thread of its that died, as of a
+        lack of memory, would never answer.
+        """
         chain = self._streams(listed, piece)
         info = self._java.org.apache.spark.api.python.PythonRDD.serveIterator(chain[-1], "records")
         port, secret, server = info
@@ -76,7 +81,6 @@ class Batches:
         connection.settimeout(None)  # as Spark's own readers do: a JVM that sleeps is not gone
         with connection, stream:
             found = list(NoOpSerializer().load_stream(stream))  # type: ignore[no-untyped-call]
-        server.getResult()  # raises what ended the stream too soon
         self._let_go(*chain, info, server)
         return found
 
@@ -153,8 +157,3 @@ class ArrowDecoder:
     @cached_property
     def _batches(self) -> Batches:
         return records_as_they_are(self._spark, headers=self._decoded.headers)
-
-
-def _table(streams: list[bytes]) -> pa.Table:
-    """One table, in the order given."""
-    return pa.concat_tables(pa.ipc.open_stream(stream).read_all() for stream in streams)

@@ -91,7 +91,10 @@ def test_a_small_slice_has_some_megabytes_and_no_more_are_remembered(view: View)
 
 def test_polls_adapt_to_what_records_have(view: View) -> None:
     consumer = JvmConsumer(view.spark, view.source)
-    sizes = [poll.size for poll in consumer.polls({0: 0, 1: 0}, view.ends())]
+    sizes = []
+    for poll in consumer.polls({0: 0, 1: 0}, view.ends()):
+        sizes.append(poll.size)
+        consumer.let_go(poll)  # as readers do: else the JVM holds all of them until Python collects its garbage
     assert sum(sizes) > 2 * LARGE * MB
     assert consumer._most == consumer._poll  # small again
     assert sorted(sizes)[-5] < 2 * POLL_BYTES  # but for the first large ones, whose size nobody knew

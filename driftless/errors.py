@@ -15,7 +15,7 @@ class SyncError(Exception):
     """Base of every expected failure. `hint` tells the operator what to do next.
 
     `HINT` is what a class says where one hint is right for all of its errors. A class without one says it with each
-    error; tests/test_hints.py holds that.
+    error; test_hints.py holds that.
     """
 
     HINT: ClassVar[str] = ""

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.support.files import ROOT
+
 COMMAND, CLIENT = "cli", "driftless/client"
 ALLOWED = {
     "driftless": set[str](),

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from stack import Endpoints, Stack
-from tests.compare import View
-from tests.machine import Job
-from tests.pipeline import Pipeline
+from tests.support.compare import View
+from tests.support.machine import Job
+from tests.support.pipeline import Pipeline
 
 MakePipeline = Callable[..., Pipeline]
 

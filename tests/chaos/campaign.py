@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 from stack import Stack
-from tests.chain.monitor import Monitor
+from tests.chain.support.monitor import Monitor
 from tests.chaos.load import Load
-from tests.compare import View
-from tests.machine import Job, until
-from tests.pipeline import Pipeline
-from tests.proxy import Proxy
+from tests.support.compare import View
+from tests.support.machine import Job, until
+from tests.support.pipeline import Pipeline
+from tests.support.proxy import Proxy
 
 OPERATED_SECONDS = 420.0
 COUNTER = View("counter", "public.counters")

@@ -9,7 +9,7 @@ import pytest
 
 from stack import Stack
 from tests.chaos.fight import fight, plan
-from tests.seeds import seeds
+from tests.support.seeds import seeds
 
 
 def seed() -> int:

@@ -9,12 +9,12 @@ from functools import partial
 import redis
 from confluent_kafka import Producer
 
-from tests.chain import broken
-from tests.chain.test_stores_lost import index
-from tests.chain.test_topics import admin, customers, cut_tails, ends_of, make_anew
+from tests.chain.faults.test_stores_lost import index
+from tests.chain.history.test_topics import admin, customers, cut_tails, ends_of, make_anew
+from tests.chain.support import broken
 from tests.chaos.campaign import Campaign
-from tests.machine import until
-from tests.network import allowed
+from tests.support.machine import until
+from tests.support.network import allowed
 
 Fault = Callable[[Campaign], str]
 FAULTS: dict[str, Fault] = {}

@@ -17,12 +17,12 @@ from confluent_kafka import KafkaException
 from psycopg.conninfo import make_conninfo
 
 from stack import Stack
-from tests.chain.test_views import SUMMED, make_orders
+from tests.chain.views.test_views import SUMMED, make_orders
 from tests.chaos.campaign import begin
 from tests.chaos.faults import FAULTS, NETWORK
 from tests.conftest import fresh_database
-from tests.pipeline import Pipeline
-from tests.proxy import Proxy, broker_apart
+from tests.support.pipeline import Pipeline
+from tests.support.proxy import Proxy, broker_apart
 
 AT_A_TIME = 3
 """Faults between two quiet periods."""

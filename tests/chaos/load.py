@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import psycopg
 
-from tests.chain.test_views import Writers
+from tests.chain.views.test_views import Writers
 
 PAUSE = 0.08
 """Between two transactions of a writer: some 35 a second in all, which leaves the tests beside it their share."""

@@ -10,7 +10,7 @@ import pytest
 from tests.chaos.case import seed
 from tests.chaos.case import test_every_follower_equals_the_source_after_faults_of_every_kind as campaign
 from tests.chaos.fight import announce, plan
-from tests.files import ROOT, find
+from tests.support.files import ROOT, find
 
 CAMPAIGN = "case.py"
 LONGEST = (CAMPAIGN, "test_two_operators.py", "test_kills.py")

@@ -17,11 +17,11 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
-from tests.chain.told import latest, standings
-from tests.chain.witness import Witness
-from tests.compare import View
-from tests.machine import Job, Machine, until
-from tests.pipeline import Pipeline
+from tests.chain.support.told import latest, standings
+from tests.chain.support.witness import Witness
+from tests.support.compare import View
+from tests.support.machine import Job, Machine, until
+from tests.support.pipeline import Pipeline
 
 STABLE = 300
 """Rows that never change: a TRUNCATE puts them back in its own transaction."""

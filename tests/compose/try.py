@@ -28,8 +28,8 @@ from stack import fetch
 from stack.machine import unpack
 from stack.machine.ports import DEFAULT_PORTS
 from tests.compose.engine import MIRROR, SUITE, Tools, engine, run
+from tests.support.files import ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "compose.md"
 CERTIFICATES = Path("/usr/local/share/ca-certificates")
 BASE = "python:3.13-slim-trixie"

@@ -96,6 +96,10 @@ def _part(folder: str) -> str:
     return folder if folder in ALLOWED else folder.partition("/")[0]
 
 
+def _tests() -> dict[str, Path]:
+    return {str(p.relative_to(ROOT)): p for p in (ROOT / "tests").rglob("*.py")}
+
+
 def _modules(names: Iterable[str]) -> dict[str, str]:
     """Module -> file."""
     return {name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): name for name in names}
@@ -148,9 +152,20 @@ def test_every_folder_says_what_it_imports() -> None:
 
 
 def test_no_import_leads_back() -> None:
-    assert circle(_sources()) == []
+    assert circle({**_sources(), **_tests()}) == []
     TopologicalSorter({**ALLOWED}).prepare()
     TopologicalSorter({**WITHIN}).prepare()
+
+
+def test_no_folder_of_tests_leads_back() -> None:
+    """What several folders need stands above them, or in a `support`, which needs none of them."""
+    files = _tests()
+    graph: dict[str, set[str]] = {_folder(name): set() for name in files}
+    for name, _, target in _edges(files, _modules(files)):
+        if _folder(name) != _folder(target):
+            graph[_folder(name)].add(_folder(target))
+    TopologicalSorter(graph).prepare()
+    assert graph["tests/support"] == set()
 
 
 def test_an_import_the_wrong_way_is_found(tmp_path: Path) -> None:
@@ -209,19 +224,18 @@ def test_an_outside_system_has_one_door(library: str, door: set[str]) -> None:
 
 def test_what_spark_does_not_promise_to_keep_has_one_door() -> None:
     """Its members that lead to the JVM. Other names there are reached by these alone."""
-    everything = [*_sources().values(), *(ROOT / "tests").rglob("*.py")]
+    everything = [*_sources().values(), *_tests().values()]
     private = re.compile(r"\._(?:jvm|jsparkSession|jdf|jsc|gateway)\b|[\"']_(?:jvm|jsparkSession|jdf|jsc|gateway)[\"']")
     assert [str(p.relative_to(ROOT)) for p in everything if private.search(p.read_text())] == ["jobs/spark/private.py"]
 
 
 def test_no_file_is_longer_than_a_sitting() -> None:
-    everything = [*_sources().values(), *(ROOT / "tests").rglob("*.py")]
-    lengths = {str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in everything}
+    lengths = {name: len(p.read_text().splitlines()) for name, p in {**_sources(), **_tests()}.items()}
     assert {name: n for name, n in lengths.items() if n > MOST_LINES} == {}
 
 
 def test_no_folder_has_more_files_than_a_reader_can_survey() -> None:
-    counts = Counter(name.rpartition("/")[0] for name in _sources())
+    counts = Counter(name.rpartition("/")[0] for name in {**_sources(), **_tests()})
     assert {folder: n for folder, n in counts.items() if n > MOST_FILES} == {}
 
 
@@ -239,6 +253,15 @@ def test_every_file_that_is_named_is_there() -> None:
     assert [f"{text}: {path}" for text, path in _named() if not (ROOT / path).is_file()] == []
 
 
+def test_every_test_that_is_named_by_its_file_alone_is_there() -> None:
+    """In the pages and the code; the guarantees name functions too (test_guarantees.py)."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "docker-compose.yml", *_sources().values()]
+    there = {path.name for path in _tests().values()}
+    named = {(p, file) for p in pages for file in re.findall(r"(?<![\w/.-])test_\w+\.py\b", p.read_text())}
+    assert [f"{p.relative_to(ROOT)}: {file}" for p, file in sorted(named) if file not in there] == []
+    assert len(named) > 70
+
+
 def test_no_two_classes_have_the_same_name() -> None:
     """But for the configuration: every kind of store calls its own `Config`."""
     classes = [
@@ -253,7 +276,7 @@ def test_no_two_classes_have_the_same_name() -> None:
 
 def test_no_two_test_files_have_the_same_name() -> None:
     """They are no packages: pytest imports each by its bare name."""
-    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    names = Counter(path.name for path in _tests().values() if path.name.startswith("test_"))
     assert [name for name, count in names.items() if count > 1] == []
 
 

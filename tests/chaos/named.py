@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "guarantees.md"
 def named(page: str) -> list[tuple[str, str]]:
     """(file, test) of each. What a suite's file has runs in the tests of the stores, and is left to them."""
     faults = page.partition("## The faults")[2]
-    return list(dict.fromkeys(re.findall(r"`(?:\w+/)*(test_\w+\.py)::(\w+)`", faults)))
+    return list(dict.fromkeys(re.findall(r"`(test_\w+\.py)::(\w+)`", faults)))
 
 
 def main() -> int:

@@ -31,7 +31,7 @@ def test_a_plan_may_be_of_some_faults_alone() -> None:
 
 
 def test_the_tests_of_the_faults_are_those_that_the_page_names() -> None:
-    page = "## The promises\n`chain/test_a.py::test_no`\n## The faults\n"
-    page += "| 1 | `test_b.py::test_x`, `suite.py::test_z` | `chain/test_a.py::test_y`\n| 2 | `test_b.py::test_x` |"
+    page = "## The promises\n`test_a.py::test_no`\n## The faults\n"
+    page += "| 1 | `test_b.py::test_x`, `suite.py::test_z` | `test_a.py::test_y`\n| 2 | `test_b.py::test_x` |"
     assert named(page) == [("test_b.py", "test_x"), ("test_a.py", "test_y")]
     assert len(named(PAGE.read_text(encoding="utf-8"))) > 70

@@ -30,6 +30,23 @@ def reached(progress: Standing, all_: Sequence[Standing], state: State, lsn: int
     )
 
 
+def is_replaced(progress: Standing, all_: Sequence[Standing]) -> bool:
+    """Whether readers see a newer generation of the follower, or a newer build of the view is whole: what has ended
+    this one is mended.
+    """
+
+    def replaces(other: Standing) -> bool:
+        if isinstance(progress, BuildProgress):
+            if not isinstance(other, BuildProgress) or other.build.view.name != progress.build.view.name:
+                return False
+            return other.build.number > progress.build.number and other.frontier is not None
+        if not isinstance(other, Progress) or other.name != progress.name:
+            return False
+        return other.generation > progress.generation and other.live
+
+    return any(other.error is None and replaces(other) for other in all_)
+
+
 def failed_view(progress: Standing, all_: Sequence[Standing], state: State) -> SyncError | None:
     """What has ended the view whose log a follower reads, in this process or in another."""
     if isinstance(progress, BuildProgress):

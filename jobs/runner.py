@@ -23,7 +23,7 @@ from driftless.table import Table
 from jobs.brokers.end_offsets import Ends
 from jobs.brokers.quiet_logs import ConsumedLogs
 from jobs.brokers.shared_answers import TopicFacts
-from jobs.caught_up import failed_view, reached
+from jobs.caught_up import failed_view, is_replaced, reached
 from jobs.follow.follower import Follower
 from jobs.follow.progress import Progress
 from jobs.log.frontier import FrontierReader
@@ -148,7 +148,7 @@ class Runner:
             ending.callback(frontiers.stop)
             self._watch(followers, feed, frontiers, until_lsn, until_caught_up, until)
         standing = [p for f in followers if not f.removed for p in f.progress]
-        errors = [p.error for p in standing if p.error is not None]
+        errors = [p.error for p in standing if p.error is not None and not is_replaced(p, standing)]
         if until_caught_up:
             errors += [error for p in standing if (error := failed_view(p, standing, feed.state)) is not None]
         if self._halted is not None:

@@ -89,10 +89,6 @@ def running_gateway() -> Any:
     return SparkContext._gateway
 
 
-def is_class_loadable(spark: SparkSession, name: str) -> bool:
-    return bool(jvm_of(spark).org.apache.spark.util.Utils.classIsLoadable(name))
-
-
 def _reason(version: str) -> str | None:
     """Why nothing private is used with this version of Spark."""
     if os.environ.get(PUBLIC_ONLY, "") not in ("", "0"):

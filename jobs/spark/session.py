@@ -13,15 +13,14 @@ from pathlib import Path
 import psutil
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from driftless.errors import ConfigError
 from jobs.spark.private import (
-    is_class_loadable,
     is_private_spark_known,
-    is_private_spark_usable,
     jvm_of,
     report_private_spark,
     running_gateway,
@@ -52,7 +51,6 @@ ARROW_BYTES = 8 << 20
 
 
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
-_SOURCE = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
 HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}
 """Where a session of our own is; one that was submitted to a cluster is where spark-submit says."""
@@ -130,11 +128,22 @@ def session(
     if threading.current_thread() is threading.main_thread():
         # Spark puts its own handler in place, which cancels every job; how to end is the caller's affair.
         signal.signal(signal.SIGINT, interrupt)
-    report_private_spark(spark)
-    if submitted() and is_private_spark_usable(spark) and not is_class_loadable(spark, _SOURCE):
+    if submitted() and not _has_kafka_source(spark):
         spark.stop()
         raise ConfigError("Spark was submitted without its Kafka source", hint="add `--jars $(python -m stack spark)`")
+    report_private_spark(spark)
     return spark
+
+
+def _has_kafka_source(spark: SparkSession) -> bool:
+    """Spark looks for it before it asks which topic is meant, and says of each in another way."""
+    try:
+        spark.read.format("kafka").load()
+    except AnalysisException:
+        return False
+    except PySparkException:
+        pass
+    return True
 
 
 def _context(conf: SparkConf) -> SparkContext:

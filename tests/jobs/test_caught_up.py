@@ -7,8 +7,10 @@ from typing import Any, cast
 
 from driftless.errors import SyncError
 from driftless.facts.state import Fact, State
-from jobs.caught_up import failed_view, reached
+from driftless.marker import Marker
+from jobs.caught_up import failed_view, is_replaced, reached
 from jobs.follow.progress import AppliedState, Progress
+from jobs.log.frontier import Frontier
 from jobs.views.progress import BuildProgress
 
 
@@ -35,6 +37,30 @@ def test_who_is_live_at_the_logs_end_has_caught_up() -> None:
     item.state = "live"
     assert reached(item, [item], state(), None)
     assert not reached(item, [item], state(), 1)
+
+
+def test_what_ended_a_generation_is_mended_when_readers_see_a_newer_one() -> None:
+    seen: Any = SimpleNamespace(number=None)
+    old, new = (Progress("item-search", "item", n, seen=seen) for n in (1, 2))
+    other = Progress("item-cache", "item", 2, seen=seen)
+    old.error = SyncError("a column is gone")
+    for number, mended in ((None, False), (1, False), (2, True)):
+        seen.number = number
+        assert is_replaced(old, [old, new, other]) is mended
+    assert not is_replaced(old, [old, other])
+    assert not is_replaced(new, [old, new])
+    new.error = SyncError("it has failed too")
+    assert not is_replaced(old, [old, new])
+
+
+def test_what_ended_a_build_is_mended_when_a_newer_one_is_whole() -> None:
+    old, new = build(1, "a column is gone"), build(2)
+    assert not is_replaced(old, [old, new])
+    new.frontier = Frontier(Marker(7, 0.1), {})
+    assert is_replaced(old, [old, new])
+    assert not is_replaced(new, [old, new])
+    new.error = SyncError("it has failed too")
+    assert not is_replaced(old, [old, new])
 
 
 def test_nobody_waits_for_a_view_that_has_failed() -> None:

@@ -6,7 +6,6 @@ import re
 import signal
 import threading
 import time
-from contextlib import suppress
 from itertools import count
 
 import psutil
@@ -251,29 +250,6 @@ def test_a_row_that_is_too_large(pipeline: Pipeline, job: Job) -> None:
     assert done.code == 0, done.out + done.err
     running(pipeline)
     pipeline.assert_in_step()
-
-
-def test_a_worker_of_spark_that_is_killed(pipeline: Pipeline, job: Job) -> None:
-    """While slices are large enough for the executors."""
-
-    def workers() -> list[psutil.Process]:
-        return [process for process in job.family() if process.name() != "java" and _daemon(process)]
-
-    many = "insert into items select 3000000 + i, 'many' from generate_series(1, %s) i"
-    pipeline.connection.execute(many, (LARGE // 2,))
-    for process in until("Spark to start workers", workers, 60):
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-    pipeline.connection.execute("update items set title = title || '!'")
-    pipeline.assert_in_step()
-    assert job.running, "the same run has gone on"
-
-
-def _daemon(process: psutil.Process) -> bool:
-    try:
-        return "pyspark.daemon" in " ".join(process.cmdline())
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_a_jvm_of_spark_that_is_killed(pipeline: Pipeline, job: Job) -> None:

@@ -158,8 +158,9 @@ def test_the_topic_of_a_view_that_is_made_anew(pipeline: Pipeline, job: Job) -> 
 
 
 def ends_of(pipeline: Pipeline) -> list[int]:
-    """Where the partitions end."""
-    consumer = Consumer({"bootstrap.servers": pipeline.endpoints.kafka, "group.id": "test"})
+    """Where the partitions end, whatever has become of transactions there."""
+    settings = {"group.id": "test", "isolation.level": "read_uncommitted"}
+    consumer = Consumer({"bootstrap.servers": pipeline.endpoints.kafka, **settings})
     places = [TopicPartition(customers(pipeline), p) for p in (0, 1)]
 
     def told() -> list[int] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -52,6 +53,18 @@ class Cluster:
             logs = sorted((self.folder / worker).glob("app-*/*/stderr"))
             found[worker] = "".join(log.read_text(errors="replace") for log in logs)
         return found
+
+    def python_workers(self) -> list[psutil.Process]:
+        """Of the executors, as far as they have started any."""
+        family = [child for p in self.processes.values() for child in psutil.Process(p.pid).children(recursive=True)]
+        return [process for process in family if process.name() != "java" and _is_daemon(process)]
+
+
+def _is_daemon(process: psutil.Process) -> bool:
+    try:
+        return "pyspark.daemon" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _spark_home() -> Path:
@@ -183,6 +196,22 @@ def test_a_follower_is_rebuilt_on_the_cluster(pipeline: Pipeline, cluster: Clust
     assert done.json() == {"follower": "good-search", "generation": 2, "promoted": True}, done.err
     after = {worker: wrote(log)[1] for worker, log in cluster.logs().items()}
     assert all(after[worker] > before[worker] for worker in after), (before, after)
+    pipeline.assert_in_step("good-search")
+    os.kill(job.driver(), signal.SIGTERM)
+    assert job.wait(60) == 0
+
+
+def test_a_python_worker_that_is_killed_holds_nothing_up(pipeline: Pipeline, cluster: Cluster) -> None:
+    """While it writes to the store: Spark gives its task to another."""
+    job = Submitted(pipeline, cluster, "good-search")
+    until("the follower to be live", lambda: pipeline.follower("good-search")["state"] == "live", 120)
+    number = max(g["n"] for g in pipeline.follower("good-search")["generations"]) + 1
+    rebuild = pipeline.here.start("rebuild", "good-search", "--json")
+    for worker in until("executors to start Python", cluster.python_workers, 120):
+        with suppress(psutil.NoSuchProcess):
+            worker.kill()
+    assert rebuild.wait(240) == 0, rebuild.output()
+    assert json.loads(rebuild.output()) == {"follower": "good-search", "generation": number, "promoted": True}
     pipeline.assert_in_step("good-search")
     os.kill(job.driver(), signal.SIGTERM)
     assert job.wait(60) == 0

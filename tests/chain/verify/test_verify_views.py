@@ -82,6 +82,7 @@ def test_rows_that_were_spoiled_are_found_before_they_show_and_filled_anew(pipel
         ]
         assert len(found_in) == 1
     running(pipeline)
+    pipeline.wait()
     for follower in verify(pipeline).values():
         assert found(follower) == {"11": ("different", "view-log")}
         assert "its next change would publish another document" in follower["samples"][0]["detail"]

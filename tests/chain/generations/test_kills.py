@@ -122,6 +122,7 @@ def test_both_generations_stay_fresh_in_a_long_switch(pipeline: Pipeline) -> Non
     """And every position that is claimed in it holds for the names of either."""
     job = Altered(pipeline, "slow_switch", "0.2", "run", "item-cache")
     try:
+        pipeline.wait("item-cache")  # else the command that rebuilds may be the one to switch
         follow_through_a_switch(pipeline)
         assert job.stop() == 0
     finally:

@@ -50,7 +50,7 @@ class SourceWatch(Background):
     def look(self, *, often: bool = False) -> None:
         """Raise SourceError where something is wrong now. It is kept in the control topic, whatever comes after it."""
         from connectors.debezium.connect import Connect
-        from connectors.pipeline.guard import standing, troubles
+        from connectors.pipeline.guard import troubles, unmended_trouble
         from connectors.postgres.client import Postgres
 
         if self._reader is None:
@@ -74,9 +74,9 @@ class SourceWatch(Background):
                 self._tell_of_tables(self._source, state)
         except SyncError:
             self._forget_source()
-            found = [trouble for trouble in (standing(state),) if trouble]
+            found = [trouble for trouble in (unmended_trouble(state),) if trouble]
         for trouble in found:
-            if trouble.renewal and standing(state) is None:
+            if trouble.renewal and unmended_trouble(state) is None:
                 self._control.write(trouble.fact())
             raise SourceError(trouble.what, hint=trouble.hint)
 

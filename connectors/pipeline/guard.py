@@ -92,7 +92,7 @@ def unread(pipeline: str, source: Postgres, kafka: Kafka) -> str:
     )
 
 
-def standing(state: State) -> Trouble | None:
+def unmended_trouble(state: State) -> Trouble | None:
     """What somebody has found before, and nobody has mended."""
     fact = state.get(RENEWAL)
     if fact is None:
@@ -112,7 +112,7 @@ def troubles(
     if state.get("pipeline/identity") is None:
         return
     found = _history(config, source, state)
-    if found is None and (before := standing(state)) is not None:
+    if found is None and (before := unmended_trouble(state)) is not None:
         found = before
     if found is not None:
         yield found

@@ -61,7 +61,7 @@ class Postgres:
     def execute(self, *statements: str) -> None:
         """Run statements of a plan, beside whoever works there."""
         with _answers(self.address):
-            patient.execute(self._connection, *statements)
+            patient.execute_with_lock_timeout(self._connection, *statements)
 
     def _row(self, query: str, *parameters: object) -> tuple[object, ...] | None:
         with _answers(self.address):

@@ -26,7 +26,9 @@ order by a.xact_start limit 3
 """
 
 
-def execute(connection: psycopg.Connection, *statements: str, patience: float = PATIENCE_SECONDS) -> None:
+def execute_with_lock_timeout(
+    connection: psycopg.Connection, *statements: str, patience: float = PATIENCE_SECONDS
+) -> None:
     """Run statements, each by itself and outside of a transaction.
 
     Raises SourceError where others hold what one of them needs for all of its `patience`.

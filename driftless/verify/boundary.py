@@ -1,9 +1,10 @@
 """Where a position of the source lies in a log: which records the source's snapshot surely has, and which surely not.
 
-A row's header says where the transaction before its own ended (its gate, see decision 0008). So a transaction ended
-where the next one's gate is; the next one may be on any topic, and a marker that is written after the position makes
-sure that there is one. Transactions that leave no record at all, as other applications' messages, can only make the
-end of the one before look later than it was: some records are then told to be neither, never wrongly to be either.
+A row's header says where the transaction before its own ended (its `prev_commit_lsn`, see decision 0008). So the
+next transaction's says where this one ended. The next one may be on any topic, and a marker that is written after the
+position makes sure that there is one. Transactions that leave no record at all, as other applications' messages, can
+only make the end of the one before look later than it was: some records are then told to be neither, never wrongly to
+be either.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from driftless.kafka.client import Kafka, Offsets
 
 @dataclass(frozen=True)
 class Place:
-    """A record. `gate`: None for one that is of no transaction, as a snapshot's. `lsn`: of its change."""
+    """A record. `prev_commit_lsn`: None for one that is of no transaction, as a snapshot's. `lsn`: of its change."""
 
     partition: int
     offset: int
-    gate: int | None
+    prev_commit_lsn: int | None
     lsn: int
 
 
@@ -41,11 +42,11 @@ def narrow(
     decided: set[int] = set()
     for record in records:
         p = record.partition
-        if p in decided or record.gate is None:
+        if p in decided or record.prev_commit_lsn is None:
             continue
-        at = bisect_right(ends, record.gate)
+        at = bisect_right(ends, record.prev_commit_lsn)
         ended = ends[at] if at < len(ends) else inf
-        if record.gate >= lsn or record.lsn >= lsn:
+        if record.prev_commit_lsn >= lsn or record.lsn >= lsn:
             last[p] = record.offset
             decided.add(p)
         elif ended > lsn:
@@ -64,8 +65,8 @@ def find(
     for name, begin in lo.items():
         for message in kafka.read_between(name, begin, hi[name]):
             place = place_of(message)
-            if place.gate is not None:
-                ends.add(place.gate)
+            if place.prev_commit_lsn is not None:
+                ends.add(place.prev_commit_lsn)
             if name == topic:
                 records.append(place)
     return narrow(records, sorted(ends), lsn, lo[topic], hi[topic])
@@ -79,8 +80,8 @@ def place_of(message: Message) -> Place:
         source = json.loads(message.value() or b"{}").get("source")
         if isinstance(source, dict):
             sequence, lsn = source.get("sequence"), source.get("lsn")
-    gate = json.loads(sequence)[0] if sequence and headers.get("op") != b"r" else None
+    prev_commit_lsn = json.loads(sequence)[0] if sequence and headers.get("op") != b"r" else None
     partition, offset = message.partition(), message.offset()
     assert partition is not None
     assert offset is not None
-    return Place(partition, offset, None if gate is None else int(gate), int(lsn or 0))
+    return Place(partition, offset, None if prev_commit_lsn is None else int(prev_commit_lsn), int(lsn or 0))

@@ -32,12 +32,12 @@ class Builders:
         """Keys whose rows, as the builders keep them, give another document than was published; some, if many."""
         return [key for answer in self._have_done("audit") for key in answer["keys"]]
 
-    def doubt(self, keys: Sequence[str]) -> None:
+    def republish(self, keys: Sequence[str]) -> None:
         """Have documents published again. It is done when the followers have applied a marker that is written later."""
         for start in range(0, len(keys), _KEYS):
             self._have_done("doubt", keys=list(keys[start : start + _KEYS]))
 
-    def fill(self) -> None:
+    def refill(self) -> None:
         """Have all rows read from the log again, and what differs published; done as above."""
         self._have_done("fill")
 

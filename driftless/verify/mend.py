@@ -78,9 +78,9 @@ def mend_view(builders: ViewBuilders, wrong: Mapping[str, int], *, refill: bool 
     `refill`: of rows that it reads from its tables' logs again, as it must where those that it keeps are wrong.
     """
     if refill or ROWS in wrong.values():
-        builders.fill()
+        builders.refill()
     else:
-        builders.doubt(list(wrong))
+        builders.republish(list(wrong))
 
 
 def _newest(keys: Sequence[str], log: LogSpool) -> dict[str, tuple[int, int]]:

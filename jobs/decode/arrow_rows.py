@@ -65,7 +65,7 @@ class PlainRows:
             "offset": records["offset"],
             "key": found.keys,
             "version": found.versions,
-            "gate": _gates(records["headers"]),
+            "prev_commit_lsn": _prev_commit_lsns(records["headers"]),
             "gone": found.gone,
         }
         cells = [self._cell(name, form, found.columns[name]) for name, form in self._forms.items()]
@@ -76,7 +76,7 @@ class PlainRows:
         return text if name in self._texts else form.as_json(text)
 
 
-def _gates(headers: Values) -> Values:
+def _prev_commit_lsns(headers: Values) -> Values:
     """As `rows_sql` does."""
     read = pc.fill_null(pc.equal(header(headers, "op"), b"r"), False)
     if pc.all(read).as_py():

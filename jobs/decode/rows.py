@@ -12,7 +12,7 @@ from jobs.decode.records import decoded_sql, faults_sql, whole_key_sql
 from jobs.decode.spark_sql import literal, quote
 from jobs.decode.values import cell_sql, value_sql
 
-FIXED = ("partition", "offset", "key", "version", "gate", "gone")
+FIXED = ("partition", "offset", "key", "version", "prev_commit_lsn", "gone")
 """Columns before those of the table, which are c0, c1, ..."""
 
 
@@ -32,10 +32,10 @@ class RowsSql:
 def rows_sql(table: Table, log: TopicLog, *, unavailable: str = "", since: Mapping[str, int] | None = None) -> RowsSql:
     """The rows of a table's log.
 
-    `gate`: where the transaction before the row's own ended in the source's log: what has read the end of a later one
-    has every row of it. -1 for a row that was read by a snapshot, which is of no transaction. A record that cannot be
-    decoded fails the batch with its place. `table`: with the columns that are wanted, and the key's. `since`: as of
-    `writes_sql`.
+    `prev_commit_lsn`: where the transaction before the row's own ended in the source's log: what has read the end of a
+    later one has every row of it. -1 for a row that was read by a snapshot, which is of no transaction. A record
+    that cannot be decoded fails the batch with its place. `table`: with the columns that are wanted, and the key's.
+    `since`: as of `writes_sql`.
     """
     columns, known = list(table.columns), since or {}
     parse = [
@@ -52,7 +52,7 @@ def rows_sql(table: Table, log: TopicLog, *, unavailable: str = "", since: Mappi
         "version",
         # The first of `["123","456"]`; `[null,"456"]` before any transaction has ended.
         "CASE WHEN op = 'r' THEN -1L "
-        "ELSE coalesce(try_cast(substring_index(substring(seq, 3), '\"', 1) AS BIGINT), 0L) END AS gate",
+        "ELSE coalesce(try_cast(substring_index(substring(seq, 3), '\"', 1) AS BIGINT), 0L) END AS prev_commit_lsn",
         f"CASE WHEN gone THEN gone {faults_sql(columns, known)} ELSE gone END AS gone",
         *(f"{_cell(column)} AS c{number}" for number, column in enumerate(columns)),
     ]

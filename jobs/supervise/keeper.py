@@ -30,7 +30,7 @@ Facts = dict[str, dict[str, object] | None]
 class LeasedWork(Protocol):
     """What a lease is kept for."""
 
-    def standing(self) -> Facts:
+    def current_facts(self) -> Facts:
         """The facts that say where it stands. It must be quick."""
 
     def halt(self, error: SyncError) -> None:
@@ -40,7 +40,7 @@ class LeasedWork(Protocol):
 class NoWork:
     """What is run under a lease before anything is: Spark takes 10 s to start."""
 
-    def standing(self) -> Facts:
+    def current_facts(self) -> Facts:
         return {}
 
     def halt(self, error: SyncError) -> None:
@@ -105,7 +105,7 @@ class Keeper(Background):
             if asked is None:
                 return
             try:
-                facts = self._kept.standing()
+                facts = self._kept.current_facts()
                 for more, _ in asked:
                     facts |= more
                 self.written(self.lease.write(facts))
@@ -153,7 +153,7 @@ class Keeper(Background):
         """The thread ended by an unexpected error: say so in what is written last."""
         self._end(error)
         try:
-            self.lease.release(self._kept.standing())
+            self.lease.release(self._kept.current_facts())
         except Exception as exc:  # noqa: BLE001 - the lease then runs out
             _log.info("%s: the lease could not be given back: %s", self.lease.follower, exc)
 
@@ -169,6 +169,6 @@ class Keeper(Background):
         if self.lease.renewed > SURE_SECONDS:
             return  # brokers that are away would be waited for, and it runs out by itself
         try:
-            self.written(self.lease.release(self._kept.standing() if facts is None else facts))
+            self.written(self.lease.release(self._kept.current_facts() if facts is None else facts))
         except SyncError as exc:
             _log.info("%s: the lease could not be given back: %s", self.lease.follower, exc)

@@ -241,7 +241,7 @@ class LeasedWorkers(ABC, Generic[R]):
 
     # -- what the keeper tells ----------------------------------------------------------------------------------
 
-    def standing(self) -> Facts:
+    def current_facts(self) -> Facts:
         """Where all workers stand, and what is to be kept of records that are gone: when the log has grown again,
         nothing shows it any more.
         """

@@ -187,7 +187,7 @@ class Builder:
         if any(self._kafka.written_ends({log.topic: log.partitions})[log.topic].values()):
             _log.warning("%s: %s; it is filled from the log again, and only what differs is published", self.group, why)
             fresh.seed(publisher.published())
-            fresh.doubt(self.oversized.keys())  # one may fit by now, and equal what is in the log
+            fresh.republish(self.oversized.keys())  # one may fit by now, and equal what is in the log
         return fresh
 
     def _too_old(self, store: SqliteRows) -> str:

@@ -1,8 +1,9 @@
 """Cuts: moments between two transactions of the source, by the ends of transactions that Debezium tells of.
 
 One task writes in commit order. So when the end of a transaction has been read, every row of it, and of all before
-it, has been written to Kafka; and a row's header says where the transaction before its own ended (`gate`). Rows whose
-gate lies before the end that was read are of whole transactions; those at or behind it are not, or not surely.
+it, has been written to Kafka; and a row's header says where the transaction before its own ended
+(`prev_commit_lsn`). Rows for which that lies before the end that was read are of whole transactions; those at or behind
+it are not, or not surely.
 """
 
 from __future__ import annotations

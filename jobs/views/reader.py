@@ -33,7 +33,7 @@ _REST = SLICE_OFFSETS // 10
 """What is left of a slice when some is read of one table: less is not worth a look at the next."""
 _ROW_BYTES = 128 << 20
 """Bytes of records that Arrow decodes at a time: they are small, so it is hardly ever reached."""
-_READ = ("partition", "offset", "gate")
+_READ = ("partition", "offset", "prev_commit_lsn")
 """What of FIXED is for reading alone."""
 _KEYED = len(FIXED) - len(_READ)
 """So many columns of a row, its key, its version and whether it is gone, stand before those of the table."""
@@ -166,10 +166,10 @@ class Reader:
             reached, table = self._read(t, begin, end, room)
         except SPARK_ERRORS as exc:
             raise first_unread(self._spark, t.source, begin, end, exc) from exc
-        partitions, offsets, gates = (table[name].to_numpy() for name in _READ)
+        partitions, offsets, prev_commit_lsns = (table[name].to_numpy() for name in _READ)
         stops, held = {p: min(end[p], reached[p]) for p in end}, set[int]()
         for p, stop in stops.items():
-            of_no_end = offsets[(partitions == p) & (gates >= lsn) & (offsets < stop)]
+            of_no_end = offsets[(partitions == p) & (prev_commit_lsns >= lsn) & (offsets < stop)]
             if len(of_no_end):
                 stops[p] = int(of_no_end.min())
                 held.add(p)

@@ -9,7 +9,7 @@ from jobs.supervise.keeper import Facts
 from jobs.views.oversized import Oversized
 from jobs.views.store.contract import FIRST_ROOT, RowsLost, RowStore
 
-AUDIT, DOUBT, FILL = "audit", "doubt", "fill"
+AUDIT, REPUBLISH, REFILL = "audit", "doubt", "fill"
 """Tell of roots whose rows give another document than was published; publish some documents again, whatever they are;
 fill the row store again from the log, and publish what differs."""
 RETRY, DISCARD = "retry", "discard"
@@ -26,7 +26,7 @@ class _Task:
     keys: list[str] | None
     begin: int | None = FIRST_ROOT
     wrong: list[str] = field(default_factory=list)
-    doubted: int | None = None
+    republished: int | None = None
     result: dict[str, object] = field(default_factory=dict)
     done: bool = False
 
@@ -39,10 +39,12 @@ class MaintenanceRequests:
 
     def answer(self, request: Request) -> Facts:
         """The facts that answer a request; none while it is not done. After a crash it is done again."""
-        if request.verb not in (AUDIT, DOUBT, FILL, RETRY, DISCARD):
+        if request.verb not in (AUDIT, REPUBLISH, REFILL, RETRY, DISCARD):
             return request.answer(f"this version of the runner cannot `{request.verb}`")
         keys = request.texts("keys")
-        task = self._tasks.setdefault(request.name, _Task(request.verb, keys or [] if request.verb == DOUBT else keys))
+        task = self._tasks.setdefault(
+            request.name, _Task(request.verb, keys or [] if request.verb == REPUBLISH else keys)
+        )
         if not task.done:
             return {}
         del self._tasks[request.name]
@@ -65,16 +67,16 @@ class MaintenanceRequests:
                 wrong, task.begin = store.audit(task.begin, ROOTS)
                 task.wrong += wrong
                 task.done = task.begin is None
-            elif task.verb == DOUBT:
-                store.doubt(task.keys or ())
+            elif task.verb == REPUBLISH:
+                store.republish(task.keys or ())
                 task.done = dirty = True
-            elif task.verb == RETRY and task.doubted is None:
+            elif task.verb == RETRY and task.republished is None:
                 keys = oversized.keys(task.keys)
-                store.doubt(keys)
-                task.doubted, dirty = len(keys), True
+                store.republish(keys)
+                task.republished, dirty = len(keys), True
             elif task.verb == RETRY:
                 left = len(oversized.keys(task.keys))
-                task.result = {"written": (task.doubted or 0) - left, "left": len(oversized)}
+                task.result = {"written": (task.republished or 0) - left, "left": len(oversized)}
                 task.done = clean
             elif task.verb == DISCARD:
                 keys = oversized.keys(task.keys)

@@ -60,15 +60,15 @@ class Generations:
         """Where all of a generation is: None for the readers' names, else its number: what `Names` takes."""
 
         def look(client: Any) -> int | None:
-            standing = self.standing(client)
-            if standing.coming is not None:
-                what = f"`{self._context.follower}` is being switched to generation {standing.coming}"
+            view = self.readers_view(client)
+            if view.coming is not None:
+                what = f"`{self._context.follower}` is being switched to generation {view.coming}"
                 raise SinkUnavailable(what, hint=SWITCHING)
-            return None if standing.live == generation else generation
+            return None if view.live == generation else generation
 
         return self._server.ask(look)
 
-    def standing(self, client: Any) -> ReadersView:
+    def readers_view(self, client: Any) -> ReadersView:
         """To be called inside `RedisServer.ask` or `RedisServer.once`."""
         live, coming = client.hmget(self._names.follower, "live", "switching")
         return ReadersView(self._number(live), self._number(coming))
@@ -141,8 +141,8 @@ class Generations:
         raise SinkUnavailable(what, hint=SWITCHING)
 
     def _require_unseen(self, generation: int, client: Any) -> None:
-        standing = self.standing(client)
-        if generation == standing.coming or generation == standing.live:
+        view = self.readers_view(client)
+        if generation == view.coming or generation == view.live:
             going = client.hexists(self._names.follower, f"dropping:{generation}")
             if not going:  # else what somebody asked for with `also_live` was killed, and is finished
                 raise drop_of_live(self._context.follower, generation)

@@ -42,7 +42,7 @@ class Writer:
         self._format = form
         self._lasts = (str(ttl), str(max(1, ttl // _SHARE)))
         self._generations = generations
-        self._standing: ReadersView | None = None  # as last seen; the script checks it with every call
+        self._readers_view: ReadersView | None = None  # as last seen; the script checks it with every call
 
     def apply(self, generation: int, writes: pa.RecordBatch) -> Applied:
         writes, refused = self._format.pack(writes)
@@ -66,11 +66,11 @@ class Writer:
 
     def look(self) -> None:
         """Find out which generation is under the readers' names."""
-        self._standing = self._server.once(self._generations.standing)
+        self._readers_view = self._server.once(self._generations.readers_view)
 
     def calls(self, generation: int, writes: pa.RecordBatch) -> list[Call]:
         """The calls that these writes become, for where the generation was last seen."""
-        where, places = (self._standing or ReadersView()).of(generation)
+        where, places = (self._readers_view or ReadersView()).of(generation)
         names = self._template.names(writes.column("key"))
         around = self._names.around(*places)
         keys = Texts(join(*(word for before, after in around for word in words(before, names, after))))
@@ -104,7 +104,7 @@ class Writer:
 
     def _turn(self, generation: int, turn: _Turn) -> None:
         """Send all that is left once. The server always has a group of calls to work on while we prepare the next."""
-        if self._standing is None:
+        if self._readers_view is None:
             self.look()
         with self._server.connection() as connection:
             while turn.unsent:

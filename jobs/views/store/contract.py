@@ -97,7 +97,7 @@ class RowStore(Protocol):
         then becomes a tombstone.
         """
 
-    def doubt(self, keys: Iterable[str]) -> None:
+    def republish(self, keys: Iterable[str]) -> None:
         """Nobody knows what was published of these documents: they are published again, also one that is none."""
 
     def audit(self, begin: int, limit: int) -> tuple[list[str], int | None]:

@@ -195,23 +195,23 @@ class SqliteRows:
             shards = self._layout.view.shards
             ours = ((key, _hash(d)) for key, d in documents if shard_of(key, shards) == self._shard)
             while some := list(islice(ours, 10_000)):
-                of_key = self._soil([key for key, _ in some])
+                of_key = self._mark_dirty([key for key, _ in some])
                 for key, hash_ in some:
                     if hash_ is None:
                         self._run(f"DELETE FROM published WHERE id = {of_key}", (key,))
                     else:
                         self._run(f"INSERT OR REPLACE INTO published VALUES ({of_key}, ?)", (key, hash_))
 
-    def doubt(self, keys: Iterable[str]) -> None:
+    def republish(self, keys: Iterable[str]) -> None:
         shards = self._layout.view.shards
         ours = [key for key in keys if shard_of(key, shards) == self._shard]
         with self._readable():
-            of_key = self._soil(ours)
+            of_key = self._mark_dirty(ours)
             self._connection.executemany(
                 f"INSERT OR REPLACE INTO published VALUES ({of_key}, NULL)", [(key,) for key in ours]
             )
 
-    def _soil(self, keys: Sequence[str]) -> str:
+    def _mark_dirty(self, keys: Sequence[str]) -> str:
         """Make roots dirty, also those that there are none of, before every `apply`; the `id` of a key, as SQL."""
         kept = self._layout.root.kept
         given = [(key,) for key in keys]

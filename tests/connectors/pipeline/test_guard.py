@@ -10,7 +10,7 @@ import pytest
 
 from connectors.debezium.connect import Connect
 from connectors.pipeline import guard
-from connectors.pipeline.guard import ANEW, APPLY, Trouble, standing, troubles, unread
+from connectors.pipeline.guard import ANEW, APPLY, Trouble, troubles, unmended_trouble, unread
 from connectors.postgres.client import Postgres
 from connectors.postgres.server import Slot, Storage
 from driftless.config.load import load
@@ -222,7 +222,7 @@ def test_what_was_found_stays_though_nothing_shows_it_any_more(config: Config) -
     fact = trouble.fact()["pipeline/renewal"]
     assert fact is not None
     known = state(**{"pipeline/renewal": fact})
-    assert standing(known) == trouble
+    assert unmended_trouble(known) == trouble
     assert found(config, Source(), Stored(), known) == [trouble]
 
 

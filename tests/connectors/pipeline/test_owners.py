@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from connectors.pipeline import owners
-from connectors.pipeline.guard import standing, troubles
+from connectors.pipeline.guard import troubles, unmended_trouble
 from connectors.pipeline.owners import taken
 from connectors.pipeline.plan_context import PlanContext
 from connectors.postgres.relations import view_meetings
@@ -141,7 +141,7 @@ def test_a_name_that_a_pipeline_of_another_database_has() -> None:
         assert trouble.hint.startswith("choose another `name` in sync.yaml")
         assert "anew" not in str(trouble)
         assert not trouble.renewal
-        assert standing(before) is None
+        assert unmended_trouble(before) is None
 
 
 def test_a_source_that_was_restored_elsewhere_is_the_same_pipeline() -> None:

@@ -34,7 +34,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_gives_up_and_names_who_is_in_the_way(database: str, holder: psycopg.Connection) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         with pytest.raises(SourceError) as caught:
-            patient.execute(connection, STATEMENT, patience=1)
+            patient.execute_with_lock_timeout(connection, STATEMENT, patience=1)
         assert connection.execute("show lock_timeout").fetchone() == ("0",)
         assert connection.execute(IDENTITY).fetchone() == ("d",)
     assert STATEMENT in str(caught.value)
@@ -44,7 +44,9 @@ def test_it_gives_up_and_names_who_is_in_the_way(database: str, holder: psycopg.
 
 def test_readers_are_not_held_up_and_it_is_done_when_the_way_is_free(database: str, holder: psycopg.Connection) -> None:
     with psycopg.connect(database, autocommit=True) as connection, psycopg.connect(database, autocommit=True) as reader:
-        working = threading.Thread(target=patient.execute, args=(connection, STATEMENT), kwargs={"patience": 60})
+        working = threading.Thread(
+            target=patient.execute_with_lock_timeout, args=(connection, STATEMENT), kwargs={"patience": 60}
+        )
         working.start()
         try:
             waits = "select count(*) from pg_stat_activity where pid = %s and wait_event_type = 'Lock'"

@@ -137,7 +137,8 @@ def look(model: Model, rng: random.Random) -> Looked:
     arrived = rng.randrange(taken, last + 1)
     lo, hi, lsn = model.at[begun], model.at[arrived], rng.randrange(model.ends[taken], _next(model, taken))
     window = [r for r in model.places if lo[r.partition] <= r.offset < hi[r.partition]]
-    seen = sorted({r.gate for r in window if r.gate is not None} | {model.ends[arrived]})  # the marker's is the last
+    ends = {r.prev_commit_lsn for r in window if r.prev_commit_lsn is not None}
+    seen = sorted(ends | {model.ends[arrived]})  # the marker's is the last
     first, behind = narrow(window, seen, lsn, lo, hi)
     for p in range(PARTITIONS):
         assert lo[p] <= first[p] <= behind[p] <= hi[p]
@@ -240,7 +241,7 @@ def test_a_log_that_lost_everything_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gates", "lsns", "lsn", "expected"),
+    ("prev_commit_lsns", "lsns", "lsn", "expected"),
     [
         # Ends of transactions: 10, 20, 30, and 40 by the marker.
         ([0, 10, 20, 30], [5, 15, 25, 35], 25, (2, 2)),  # the row at 25 is of a transaction that ends at 30
@@ -253,8 +254,11 @@ def test_a_log_that_lost_everything_is_told() -> None:
     ],
 )
 def test_a_position_lies_between_two_records(
-    gates: list[int | None], lsns: list[int], lsn: int, expected: tuple[int, int]
+    prev_commit_lsns: list[int | None], lsns: list[int], lsn: int, expected: tuple[int, int]
 ) -> None:
-    records = [Place(0, n, gate, at) for n, (gate, at) in enumerate(zip(gates, lsns, strict=True))]
+    records = [
+        Place(0, n, prev_commit_lsn, at)
+        for n, (prev_commit_lsn, at) in enumerate(zip(prev_commit_lsns, lsns, strict=True))
+    ]
     first, last = narrow(records, [0, 10, 20, 30, 40], lsn, {0: 0}, {0: 4})
     assert (first[0], last[0]) == expected

@@ -83,7 +83,7 @@ def test_a_row_of_every_common_type(spark: SparkSession) -> None:
         "offset": 5,
         "key": "7",
         "version": (3 << 48) | 5,
-        "gate": 12,
+        "prev_commit_lsn": 12,
         "gone": False,
         "c0": "7",
         "c1": ROW["name"],
@@ -107,7 +107,7 @@ def test_deletes_nulls_epochs_and_gates(spark: SparkSession) -> None:
     rows = same(spark, table(), [*records, *read])
     assert [row["gone"] for row in rows] == [True, False, False, False, False]
     assert [int(str(row["version"])) >> 48 for row in rows] == [1, 3, 1, 3, 3]
-    assert [row["gate"] for row in rows] == [12, 12, 12, -1, 0]
+    assert [row["prev_commit_lsn"] for row in rows] == [12, 12, 12, -1, 0]
     assert [row["c9"] for row in rows] == [None, None, None, '"2024-02-29"', '"2024-02-29"']
     assert same(spark, table(), []) == []
 
@@ -269,7 +269,7 @@ def test_a_slice_that_is_unusual_is_read_again_and_those_after_it_by_spark_alone
 
 
 @pytest.mark.parametrize(
-    ("headers", "gate"),
+    ("headers", "prev_commit_lsn"),
     [
         ([("seq", b'["7","8"]'), ("op", b"u")], 7),
         ([("op", b"c"), ("seq", b'[null,"8"]')], 0),
@@ -282,14 +282,16 @@ def test_a_slice_that_is_unusual_is_read_again_and_those_after_it_by_spark_alone
         ([("op", b"c"), ("seq", b'["1234567890123456789","8"]')], None),
     ],
 )
-def test_gates_of_headers_in_any_order(spark: SparkSession, headers: list[tuple[str, bytes]], gate: int | None) -> None:
+def test_gates_of_headers_in_any_order(
+    spark: SparkSession, headers: list[tuple[str, bytes]], prev_commit_lsn: int | None
+) -> None:
     """None where it is left to Spark."""
     others = [record(ROW), record(ROW, offset=2)]
     records: list[Record] = [others[0], (*record(ROW)[:2], headers, 0, 1), others[1]]
-    if gate is None:
+    if prev_commit_lsn is None:
         assert by_arrow(spark, table(), records) is None
     else:
-        assert [row["gate"] for row in same(spark, table(), records)] == [12, gate, 12]
+        assert [row["prev_commit_lsn"] for row in same(spark, table(), records)] == [12, prev_commit_lsn, 12]
 
 
 PIECES = [b"null", b"true", b"1e999", b"-", b"0", b"{", b"}", b"[", b"]", b",", b":", b'"', b'{"a":', b"{}", b'{"r":']

@@ -36,7 +36,7 @@ def read(spark: SparkSession, *records: tuple[bytes, bytes | None, list[Header] 
 
 
 def gates(spark: SparkSession, *found: list[Header] | None) -> list[object]:
-    return [row[FIXED.index("gate")] for row in read(spark, *((KEY, VALUE, heads) for heads in found))]
+    return [row[FIXED.index("prev_commit_lsn")] for row in read(spark, *((KEY, VALUE, heads) for heads in found))]
 
 
 def test_a_row_has_a_text_for_each_column_and_a_tombstone_has_none(spark: SparkSession) -> None:

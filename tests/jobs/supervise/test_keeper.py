@@ -268,7 +268,7 @@ def test_a_write_that_fails_is_told_of_again(run: Run) -> None:
 
 def failed(item: Item) -> dict[str, Any]:
     until("the worker to be ended", lambda: item.worker.progress.error is not None)
-    return cast("dict[str, Any]", item.standing()["follower/item/1"])
+    return cast("dict[str, Any]", item.current_facts()["follower/item/1"])
 
 
 def test_a_keeper_that_dies_takes_its_workers_along(run: Run) -> None:
@@ -342,7 +342,7 @@ def test_trouble_tells_since_when(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
 
     def since() -> object:
         clock[0] += 5
-        return cast("dict[str, Any]", item.standing()["follower/item/1"])["trouble_since"]
+        return cast("dict[str, Any]", item.current_facts()["follower/item/1"])["trouble_since"]
 
     item.keeper.release()
     progress = item.worker.progress

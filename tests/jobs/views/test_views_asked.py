@@ -12,7 +12,7 @@ from driftless.control.quarantine import Held, QuarantineLog
 from driftless.control.request import Request
 from driftless.facts.builds import Build
 from jobs.views.oversized import Oversized
-from jobs.views.requests import AUDIT, DISCARD, DOUBT, FILL, RETRY, MaintenanceRequests
+from jobs.views.requests import AUDIT, DISCARD, REFILL, REPUBLISH, RETRY, MaintenanceRequests
 from jobs.views.store.contract import FIRST_ROOT, RowsLost
 from jobs.views.store.sqlite import SqliteRows
 from tests.jobs.views.store.test_views_store import Shop, shop
@@ -103,7 +103,7 @@ def test_what_is_doubted_is_published_whatever_it_is_and_holds_the_frontier_unti
     shop.apply(shop.order(1, "open"), shop.order(2, "open"), shop.customer(7, "Ada"), cut="one")
     shop.drain()
     assert shop.store.frontier() == "one"
-    asked, what = MaintenanceRequests(), request(DOUBT, keys=["1", "3"])
+    asked, what = MaintenanceRequests(), request(REPUBLISH, keys=["1", "3"])
     assert asked.answer(what) == {}
     shop.apply(shop.customer(7, "Eve"), cut="two")
     assert asked.work(shop.store, nothing(), clean=False)
@@ -132,7 +132,7 @@ def test_an_audit_goes_on_for_as_many_steps_as_it_takes(shop: Shop, monkeypatch:
 
 def test_what_is_filled_anew_is_not_opened_again(shop: Shop) -> None:
     shop.apply(shop.order(1, "open"), cut="one")
-    asked, what = MaintenanceRequests(), request(FILL)
+    asked, what = MaintenanceRequests(), request(REFILL)
     assert asked.answer(what) == {}
     with pytest.raises(RowsLost, match="verify found"):
         asked.work(shop.store, nothing(), clean=False)

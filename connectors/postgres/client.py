@@ -9,8 +9,7 @@ from typing import Any, cast
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from connectors.postgres import columns, queries
-from connectors.postgres import ddl as patient
+from connectors.postgres import columns, ddl, queries
 from connectors.postgres.relations import ForeignKey, Relation
 from connectors.postgres.server import FILTERS_SINCE, ServerFacts, Slot, Storage
 from driftless import names
@@ -61,7 +60,7 @@ class Postgres:
     def execute(self, *statements: str) -> None:
         """Run statements of a plan, beside whoever works there."""
         with _answers(self.address):
-            patient.execute_with_lock_timeout(self._connection, *statements)
+            ddl.execute_with_lock_timeout(self._connection, *statements)
 
     def _row(self, query: str, *parameters: object) -> tuple[object, ...] | None:
         with _answers(self.address):

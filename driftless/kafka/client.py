@@ -240,7 +240,7 @@ class Kafka:
             found[place.topic][place.partition] = -1 if place.leader_epoch is None else place.leader_epoch
         return found
 
-    def cut(self, places: Mapping[tuple[str, int], tuple[int, int]]) -> list[tuple[str, int]]:
+    def truncated(self, places: Mapping[tuple[str, int], tuple[int, int]]) -> list[tuple[str, int]]:
         """Of these partitions, each with the offset that it was read up to and the leader at that time, those that
         were cut off before there since; also where they have grown past it again.
         """

@@ -81,7 +81,7 @@ class LogIdentityCheck:
             for place, position in read.items()
             if self.leaders.get(place, -1) not in (-1, now.get(place))
         }
-        if changed and (cut := self._kafka.cut(changed)):
+        if changed and (cut := self._kafka.truncated(changed)):
             topic, partition = cut[0]
             raise LogLost(
                 f"{topic}/{partition} was cut off before {changed[cut[0]][0]}, up to which it has been read: "

@@ -15,7 +15,7 @@ from jobs.views.store.contract import RowsLost
 def remove(path: Path) -> None:
     """Remove a store's file, with those that SQLite has beside it."""
     for suffix in ("", "-wal", "-shm"):
-        beside(path, suffix).unlink(missing_ok=True)
+        sqlite_file(path, suffix).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -43,6 +43,6 @@ def not_kept(path: Path, view: View, why: object) -> str:
     return f"the rows of the view {view.name} cannot be kept in {path}: {why}"
 
 
-def beside(path: Path, suffix: str) -> Path:
+def sqlite_file(path: Path, suffix: str) -> Path:
     """One of SQLite's own files."""
     return path.with_name(path.name + suffix)

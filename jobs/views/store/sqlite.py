@@ -16,7 +16,7 @@ from jobs.views.store import dirty_roots as marks
 from jobs.views.store import intake
 from jobs.views.store.contract import LAST_ROOT, Partition, Row, RowsLost, Slice
 from jobs.views.store.layout import Layout
-from jobs.views.store.rows_file import beside, explained, lost, not_kept, remove
+from jobs.views.store.rows_file import explained, lost, not_kept, remove, sqlite_file
 from jobs.views.store.values import register
 
 BEFORE_PUBLISHING = "FULL"
@@ -72,7 +72,7 @@ class SqliteRows:
         self._given: Slice | None = None
         if not path.is_file():
             raise self._lost("there is no file")
-        self._has_log = beside(path, "-wal").exists()
+        self._has_log = sqlite_file(path, "-wal").exists()
         self._connection = sqlite3.connect(
             path, isolation_level=None, check_same_thread=False, cached_statements=1000, timeout=_WAIT
         )

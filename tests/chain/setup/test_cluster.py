@@ -211,7 +211,8 @@ def test_a_python_worker_that_is_killed_holds_nothing_up(pipeline: Pipeline, clu
         with suppress(psutil.NoSuchProcess):
             worker.kill()
     assert rebuild.wait(240) == 0, rebuild.output()
-    assert json.loads(rebuild.output()) == {"follower": "good-search", "generation": number, "promoted": True}
+    answer = json.loads(rebuild.output().splitlines()[-1])  # progress stands before it
+    assert answer == {"follower": "good-search", "generation": number, "promoted": True}
     pipeline.assert_in_step("good-search")
     os.kill(job.driver(), signal.SIGTERM)
     assert job.wait(60) == 0
@@ -242,6 +243,6 @@ def test_a_submission_without_the_kafka_source_says_what_is_missing(pipeline: Pi
         timeout=120,
         check=False,
     )
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == 2, done.stdout + done.stderr
     assert "without its Kafka source" in done.stdout  # spark-submit puts both of Python's outputs there
     assert "Traceback" not in done.stdout + done.stderr

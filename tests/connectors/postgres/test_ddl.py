@@ -7,7 +7,7 @@ import threading
 import psycopg
 import pytest
 
-from connectors.postgres import ddl as patient
+from connectors.postgres import ddl
 from driftless.errors import SourceError
 
 pytestmark = pytest.mark.server
@@ -27,14 +27,14 @@ def holder(database: str) -> psycopg.Connection:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patient, "LOCK_SECONDS", 0.2)
-    monkeypatch.setattr(patient, "REST_SECONDS", 0.3)
+    monkeypatch.setattr(ddl, "LOCK_SECONDS", 0.2)
+    monkeypatch.setattr(ddl, "REST_SECONDS", 0.3)
 
 
 def test_it_gives_up_and_names_who_is_in_the_way(database: str, holder: psycopg.Connection) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         with pytest.raises(SourceError) as caught:
-            patient.execute_with_lock_timeout(connection, STATEMENT, patience=1)
+            ddl.execute_with_lock_timeout(connection, STATEMENT, patience=1)
         assert connection.execute("show lock_timeout").fetchone() == ("0",)
         assert connection.execute(IDENTITY).fetchone() == ("d",)
     assert STATEMENT in str(caught.value)
@@ -45,7 +45,7 @@ def test_it_gives_up_and_names_who_is_in_the_way(database: str, holder: psycopg.
 def test_readers_are_not_held_up_and_it_is_done_when_the_way_is_free(database: str, holder: psycopg.Connection) -> None:
     with psycopg.connect(database, autocommit=True) as connection, psycopg.connect(database, autocommit=True) as reader:
         working = threading.Thread(
-            target=patient.execute_with_lock_timeout, args=(connection, STATEMENT), kwargs={"patience": 60}
+            target=ddl.execute_with_lock_timeout, args=(connection, STATEMENT), kwargs={"patience": 60}
         )
         working.start()
         try:

@@ -18,14 +18,14 @@ _CHUNK = 1 << 16
 
 
 @contextmanager
-def quiet_start() -> Iterator[int]:
+def quiet_start(to: int = 2) -> Iterator[int]:
     """What a JVM is to have as its standard error: it is passed on to ours as it comes, less that one line.
 
     By one thread, until the last process that has it ends. Our own standard error stays as it is. Where the JVM does
-    not start, what it says has been shown before this raises.
+    not start, what it says has been shown before this raises. `to`: the file that is our standard error.
     """
     reading, writing = os.pipe()
-    thread = threading.Thread(target=_pass_on, args=(reading, 2), name="stderr of the JVM", daemon=True)
+    thread = threading.Thread(target=_pass_on, args=(reading, to), name="stderr of the JVM", daemon=True)
     thread.start()
     failed = False
     try:
@@ -37,6 +37,18 @@ def quiet_start() -> Iterator[int]:
         os.close(writing)
         if failed:
             thread.join(LAST_WORDS_SECONDS)
+
+
+@contextmanager
+def quiet_children() -> Iterator[None]:
+    """As `quiet_start`, for a JVM that inherits our standard error: until the block ends, ours is passed on too."""
+    ours = os.dup(2)  # stays open: the JVM outlives the block
+    with quiet_start(ours) as writing:
+        os.dup2(writing, 2)
+        try:
+            yield
+        finally:
+            os.dup2(ours, 2)
 
 
 def _pass_on(reading: int, to: int) -> None:

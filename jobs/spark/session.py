@@ -25,7 +25,7 @@ from jobs.spark.private import (
     report_private_spark,
     running_gateway,
 )
-from jobs.spark.quiet import quiet_start
+from jobs.spark.quiet import quiet_children, quiet_start
 
 _LOGGING = Path(__file__).parent.with_name("log4j2.properties")
 _PATIENCE = 16
@@ -148,8 +148,11 @@ def _has_kafka_source(spark: SparkSession) -> bool:
 
 def _context(conf: SparkConf) -> SparkContext:
     """In a JVM of its own, where there is none yet."""
-    if submitted() or not is_private_spark_known() or running_gateway() is not None:
+    if submitted() or running_gateway() is not None:
         return SparkContext.getOrCreate(conf)
+    if not is_private_spark_known():
+        with quiet_children():
+            return SparkContext.getOrCreate(conf)
     with quiet_start() as stderr:
         gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]
     return SparkContext(conf=conf, gateway=gateway)

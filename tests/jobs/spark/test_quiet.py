@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.spark import quiet
+from jobs.spark.private import PUBLIC_ONLY
 from tests.support.files import ROOT
 from tests.support.machine import until
 
@@ -125,8 +126,12 @@ stop(spark)
 """
 
 
-def test_a_session_says_nothing_of_modules_and_what_else_the_jvm_says_is_shown() -> None:
-    done = subprocess.run([sys.executable, "-c", SPARK], capture_output=True, text=True, timeout=120, cwd=ROOT)
+@pytest.mark.parametrize("public", ["", "1"])
+def test_a_session_says_nothing_of_modules_and_what_else_the_jvm_says_is_shown(public: str) -> None:
+    environment = {**os.environ, PUBLIC_ONLY: public}
+    done = subprocess.run(
+        [sys.executable, "-c", SPARK], capture_output=True, text=True, timeout=120, cwd=ROOT, env=environment
+    )
     assert (done.returncode, done.stdout) == (0, "3\n")
     assert "incubator" not in done.stderr
     assert "from the JVM" in done.stderr

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from jobs.spark.private import jvm_of
+from jobs.spark.private import is_private_spark_usable, jvm_of
 from jobs.spark.projection import RecordProjection
+from jobs.spark.public import RECORDS
 from jobs.spark.source import LogSource
 
 TOPIC = "shop.public.t"
@@ -37,8 +38,9 @@ def both_ways(spark: SparkSession, parse: Sequence[str], shape: Sequence[str], r
 
 
 def stepped(spark: SparkSession, parse: tuple[str, ...], shape: tuple[str, ...], records: Sequence[Record]) -> pa.Table:
-    """What the two steps make of records, without a job."""
-    return _projection(spark, parse, shape).table(in_java(spark, records))
+    """What the two steps make of records, without a job of ours."""
+    given = in_java(spark, records) if is_private_spark_usable(spark) else in_arrow(records)
+    return _projection(spark, parse, shape).table(given)
 
 
 @cache
@@ -51,6 +53,21 @@ def _outcome(call: Any) -> Any:
         return call()
     except Exception as exc:  # noqa: BLE001
         return exc
+
+
+def in_arrow(records: Sequence[Record]) -> pa.Table:
+    """A table with the Kafka source's columns."""
+    rows = [
+        {
+            "key": key,
+            "value": value,
+            "headers": [{"key": name, "value": content} for name, content in headers] if headers else None,
+            "partition": partition,
+            "offset": offset,
+        }
+        for key, value, headers, partition, offset in records
+    ]
+    return pa.Table.from_pylist(rows, RECORDS)
 
 
 def in_java(spark: SparkSession, records: Sequence[Record]) -> Any:

@@ -206,13 +206,11 @@ def told(pipeline: Pipeline, follower: str, thread: str) -> bool:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("thread", OF_ONE)
-def test_a_thread_of_one_follower_that_dies_takes_it_along_and_no_other(
-    pipeline: Pipeline, source: psycopg.Connection, thread: str
-) -> None:
+def test_a_thread_of_one_follower_that_dies_takes_it_along_and_no_other(pipeline: Pipeline, thread: str) -> None:
     pipeline.end_jobs()
     job = Altered(pipeline, "dying", thread, "run")
     until("the follower to have failed", lambda: told(pipeline, "item-search", thread), 120)
-    source.execute("update items set name = name || '.' where id < 10")
+    pipeline.connection.execute("update items set name = name || '.' where id < 10")
     pipeline.wait("item-cache")
     assert pipeline.follower("item-cache")["state"] == "live"
     assert job.running

@@ -19,16 +19,22 @@ from driftless.config.models import Config
 from driftless.control.initial_snapshot import newest_initial_snapshot
 from driftless.errors import SourceError, SourceUnavailable
 from driftless.facts.builds import newest_build
-from driftless.facts.epochs import keeps_newest, mismatch_reason, registered_log, takes_large_records, topic_replaced
+from driftless.facts.epochs import (
+    APPLY,
+    keeps_newest,
+    mismatch_reason,
+    registered_log,
+    takes_large_records,
+    topic_replaced,
+)
 from driftless.facts.state import RENEWAL, State
 from driftless.kafka.client import Kafka
 from driftless.kafka.many_topics import describe, settings_in_force
 from driftless.lsn import format_lsn, parse_lsn
 
-APPLY = "run `driftless apply`: it re-snapshots the tables; then restart `driftless run`"
 STARTS = "`driftless apply` starts it again"
 REMADE = "`driftless apply` makes it again"
-ANEW = "if source.dsn leads where it should, run `driftless apply --anew`: it re-snapshots all tables from there"
+RESNAPSHOT = "if source.dsn leads where it should, run `driftless apply --anew`: it re-snapshots all tables from there"
 OTHER = "choose another `name` in sync.yaml, or correct source.dsn if this is meant to be that pipeline"
 UNREAD_SECONDS = 3.0
 """A slot may be free for a moment, as while Debezium connects again."""
@@ -98,7 +104,7 @@ def unmended_trouble(state: State) -> Trouble | None:
     if fact is None:
         return None
     history = bool(fact["history"])
-    return Trouble(str(fact["what"]), ANEW if history else APPLY, history=history)
+    return Trouble(str(fact["what"]), RESNAPSHOT if history else APPLY, history=history)
 
 
 def troubles(
@@ -124,7 +130,7 @@ def troubles(
         yield Trouble(
             f"the source's log ends at {format_lsn(source.lsn())}, and it has been read up to "
             f"{format_lsn(read.position)}: the server was restored from an older state",
-            ANEW,
+            RESNAPSHOT,
             history=True,
         )
         return
@@ -171,7 +177,7 @@ def _history(config: Config, source: Postgres, state: State) -> Trouble | None:
         # Not to be kept in the control topic, which is that pipeline's.
         return Trouble(what, OTHER, renewal=False, history=True)
     what = f"this is not the database that the pipeline was made for: {changed}"
-    return Trouble(what, ANEW, history=True)
+    return Trouble(what, RESNAPSHOT, history=True)
 
 
 def _slot(name: str, slot: Slot | None, read: _Read) -> Iterator[Trouble]:

@@ -22,7 +22,7 @@ from driftless.verify.subject import Target
 MARKER_SECONDS = 60.0
 """How long the connector may take to bring a marker."""
 _TOLD_SECONDS = 5.0
-_ANEW = "its log was recreated meanwhile; verify again once its new generation is live"
+_RECREATED = "its log was recreated meanwhile; verify again once its new generation is live"
 
 
 class PositionWaiter:
@@ -91,7 +91,7 @@ class PositionWaiter:
                 for target in waiting:
                     if not _has(state, target, lsn):
                         why = why_it_stands(state, target.follower, target.generation, clock)
-                        target.trouble = why or _ANEW * superseded(state)
+                        target.trouble = why or _RECREATED * superseded(state)
             if now >= begun + self._seconds:
                 late = f"it has not applied {format_lsn(lsn)} within {self._seconds:.0f} s"
                 for target in waiting:

@@ -41,7 +41,7 @@ def quiet_start(to: int = 2) -> Iterator[int]:
 
 @contextmanager
 def quiet_children() -> Iterator[None]:
-    """As `quiet_start`, for a JVM that inherits our standard error: until the block ends, ours is passed on too."""
+    """The same for a JVM that inherits our standard error: until the block ends, the thread passes ours on too."""
     ours = os.dup(2)  # stays open: the JVM outlives the block
     with quiet_start(ours) as writing:
         os.dup2(writing, 2)

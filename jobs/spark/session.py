@@ -148,11 +148,13 @@ def _has_kafka_source(spark: SparkSession) -> bool:
 
 def _context(conf: SparkConf) -> SparkContext:
     """In a JVM of its own, where there is none yet."""
-    if submitted() or running_gateway() is not None:
+    if submitted():
         return SparkContext.getOrCreate(conf)
-    if not is_private_spark_known():
+    if not is_private_spark_known():  # another Spark may have no gateway to ask for
         with quiet_children():
             return SparkContext.getOrCreate(conf)
+    if running_gateway() is not None:
+        return SparkContext.getOrCreate(conf)
     with quiet_start() as stderr:
         gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]
     return SparkContext(conf=conf, gateway=gateway)

@@ -38,7 +38,7 @@ def both_ways(spark: SparkSession, parse: Sequence[str], shape: Sequence[str], r
 
 
 def stepped(spark: SparkSession, parse: tuple[str, ...], shape: tuple[str, ...], records: Sequence[Record]) -> pa.Table:
-    """What the two steps make of records, without a job of ours."""
+    """What the two steps make of records, as a small slice is read."""
     given = in_java(spark, records) if is_private_spark_usable(spark) else in_arrow(records)
     return _projection(spark, parse, shape).table(given)
 

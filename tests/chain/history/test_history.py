@@ -33,7 +33,7 @@ from tests.support.pipeline import Pipeline
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
 
 APPLY = "run `driftless apply`: it re-snapshots the tables; then restart `driftless run`"
-ANEW = "run `driftless apply --anew`: it re-snapshots all tables from there"
+RESNAPSHOT = "run `driftless apply --anew`: it re-snapshots all tables from there"
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +216,7 @@ def test_a_server_that_was_restored(pipeline: Pipeline, job: Job, stack: Stack, 
     copy.restore()
     gap(pipeline)
     message = "the server was restored from an older state"
-    ends(job, message, ANEW)
+    ends(job, message, RESNAPSHOT)
     told_everywhere(pipeline, message)
     refused = pipeline.here("apply")
     assert (refused.code, message in " ".join(refused.err.split())) == (2, True), refused
@@ -232,7 +232,7 @@ def test_a_standby_that_was_promoted(pipeline: Pipeline, job: Job, stack: Stack,
     copy.promote(pipeline.dsn)
     pipeline.connect()
     message = "this is not the database that the pipeline was made for: timeline was"
-    ends(job, message, ANEW)
+    ends(job, message, RESNAPSHOT)
     gap(pipeline)
     told_everywhere(pipeline, message)
     mended(pipeline, "--anew")

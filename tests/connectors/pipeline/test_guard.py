@@ -10,13 +10,13 @@ import pytest
 
 from connectors.debezium.connect import Connect
 from connectors.pipeline import guard
-from connectors.pipeline.guard import ANEW, APPLY, Trouble, troubles, unmended_trouble, unread
+from connectors.pipeline.guard import RESNAPSHOT, Trouble, troubles, unmended_trouble, unread
 from connectors.postgres.client import Postgres
 from connectors.postgres.server import Slot, Storage
 from driftless.config.load import load
 from driftless.config.models import Config
 from driftless.errors import LogLost, LogReplaced, SourceError, SourceUnavailable
-from driftless.facts.epochs import TopicLog, first_epoch
+from driftless.facts.epochs import APPLY, TopicLog, first_epoch
 from driftless.facts.state import Fact, State
 from driftless.kafka.client import Kafka, Offsets, Topic
 from jobs.brokers import identity_check as ground
@@ -186,7 +186,7 @@ def test_a_slot_is_not_missed_where_nothing_was_ever_read(config: Config) -> Non
 def test_a_server_whose_log_ends_before_what_was_read(config: Config, connect: Stored) -> None:
     source = Source(now=1000 if connect.stored == 1001 else 899)
     (trouble,) = found(config, source, connect, state())
-    assert (trouble.history, trouble.hint) == (True, ANEW)
+    assert (trouble.history, trouble.hint) == (True, RESNAPSHOT)
     assert "the server was restored from an older state" in trouble.what
 
 
@@ -279,7 +279,7 @@ class Brokers:
     def leaders(self, topics: Mapping[str, int]) -> dict[str, Offsets]:
         return {topic: {0: self.leader} for topic in topics}
 
-    def cut(self, places: Mapping[tuple[str, int], tuple[int, int]]) -> list[tuple[str, int]]:
+    def truncated(self, places: Mapping[tuple[str, int], tuple[int, int]]) -> list[tuple[str, int]]:
         self.asked.append(dict(places))
         return sorted(places) if self.is_cut else []
 

@@ -100,7 +100,7 @@ def test_a_row_of_every_common_type(spark: SparkSession) -> None:
     }
 
 
-def test_deletes_nulls_epochs_and_gates(spark: SparkSession) -> None:
+def test_deletes_nulls_epochs_and_prev_commit_lsns(spark: SparkSession) -> None:
     nulls = dict.fromkeys(ROW) | {"id": 2}
     records = [record(None, {"id": 1}, 1), record(nulls, offset=2), record({"id": 3}, offset=0, partition=1)]
     read = [(*record(ROW, offset=4)[:2], [("op", b"r"), ("x", b"")], 1, 4), (*record(ROW)[:2], None, 1, 5)]
@@ -282,7 +282,7 @@ def test_a_slice_that_is_unusual_is_read_again_and_those_after_it_by_spark_alone
         ([("op", b"c"), ("seq", b'["1234567890123456789","8"]')], None),
     ],
 )
-def test_gates_of_headers_in_any_order(
+def test_prev_commit_lsn_of_headers_in_any_order(
     spark: SparkSession, headers: list[tuple[str, bytes]], prev_commit_lsn: int | None
 ) -> None:
     """None where it is left to Spark."""

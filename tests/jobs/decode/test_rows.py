@@ -35,7 +35,7 @@ def read(spark: SparkSession, *records: tuple[bytes, bytes | None, list[Header] 
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-def gates(spark: SparkSession, *found: list[Header] | None) -> list[object]:
+def prev_commit_lsns(spark: SparkSession, *found: list[Header] | None) -> list[object]:
     return [row[FIXED.index("prev_commit_lsn")] for row in read(spark, *((KEY, VALUE, heads) for heads in found))]
 
 
@@ -54,7 +54,7 @@ def test_null_is_no_text_and_the_empty_text_is_one(spark: SparkSession) -> None:
 
 def test_the_gate_is_where_the_transaction_before_ended(spark: SparkSession) -> None:
     changed_key = ("__debezium.newkey", b"{}")
-    assert gates(
+    assert prev_commit_lsns(
         spark,
         headers("c", '["9223372036854775807","5"]'),
         headers("u", '["12","5"]', changed_key),

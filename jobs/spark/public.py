@@ -6,6 +6,7 @@ For a Spark of another version than driftless was written against, or where the 
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator
 from functools import cached_property
@@ -37,6 +38,10 @@ RECORDS: pa.Schema = pa.schema(
     ]
 )
 """What the Kafka source has of a record, as far as it is used."""
+HELD_BYTES = 16 << 20
+"""Of records in frames that are used no more. Such a frame is in a cycle of Py4J's, so the JVM keeps its records, twice
+or more, until Python collects its garbage.
+"""
 
 
 class ClientConsumer:
@@ -110,6 +115,7 @@ class TableProjection:
     def __init__(self, spark: SparkSession, source: LogSource) -> None:
         self._spark = spark
         self._source = source
+        self._held = 0
 
     @cached_property
     def empty(self) -> pa.Table:
@@ -118,6 +124,10 @@ class TableProjection:
     def table(self, records: pa.Table, _size: float = 0) -> pa.Table:
         """The rows that records become, in their order. Raises PySparkException for one that cannot be decoded."""
         parse, shape = self._source.columns
+        if self._held > HELD_BYTES:
+            gc.collect()
+            self._held = 0
+        self._held += records.nbytes
         return self._spark.createDataFrame(records).select(*parse).select(*shape).toArrow()
 
 

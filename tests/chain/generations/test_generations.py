@@ -125,7 +125,8 @@ def test_a_generation_is_not_promoted_before_it_is_told_to(pipeline: Pipeline) -
     pipeline.assert_in_step("item-cache")
     missing = pipeline.here("promote", "item-cache", "--generation", "99")
     assert missing.code == 2
-    assert "has no generation 99\n  give --generation one of these numbers: 1" in missing.err
+    there = ", ".join(map(str, sorted(numbers(pipeline, "item-cache"))))
+    assert f"has no generation 99\n  give --generation one of these numbers: {there}\n" in missing.err
 
 
 @pytest.mark.soak

@@ -261,6 +261,7 @@ def test_status_for_people_shows_every_follower(pipeline: Pipeline) -> None:
 def test_a_follower_added_while_source_and_connect_are_down_is_built_from_the_log(
     pipeline: Pipeline, source: psycopg.Connection, stack: Stack
 ) -> None:
+    until("the run to have read the file without the follower", partial(live, pipeline, "item-search"), 120)
     source.execute("update items set name = name || ' late' where id % 3 = 0")
     source.execute("delete from items where id % 7 = 0")
     later = View("later", ITEM.table, fields={"number": "id", "label": "name"})

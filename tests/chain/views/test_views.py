@@ -346,7 +346,7 @@ def test_shards_give_the_same_documents_in_one_process_or_in_several(pipeline: P
     assert [job.stop() for job in two] == [0, 0]
     missing = pipeline.here("run", "order/3")
     assert missing.code == 2
-    assert "the view `order` has no shard `3`: there are 0 to 2" in missing.err
+    assert "the view `order` has no shard `3`\n  its shards are 0 to 2" in missing.err
 
 
 @pytest.mark.soak

@@ -22,7 +22,7 @@ class Changer:
         self._rows = rows
         self._size = size
         self._made = 0
-        self._table = p.config.table_of(follower)
+        self._table = p.config.table_of(follower) or ""
         self._producer = p.kafka.producer()
         self._place = f"{p.name}-{follower}"
         self._cache = redis.Redis.from_url(p.redis) if p.config.followers[follower].kind == "redis" else None

@@ -191,7 +191,9 @@ class Pipeline:
             log = first_epoch(found.name, found.id, found.partitions)
             self.control.write({f"table/{name}": table.to_json(), **log.fact(name)})
         for follower in self.config.followers:
-            table = self.tables[self.config.table_of(follower)]
+            root = self.config.table_of(follower)
+            assert root is not None
+            table = self.tables[root]
             self.control.write(begin_facts(follower, define(self.config, follower, table)))
 
     def topic(self, table: str = TABLE.full_name) -> str:

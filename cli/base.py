@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, TypeVar
@@ -171,6 +172,17 @@ def no_generation(follower: str, number: int, known: Iterable[int]) -> ConfigErr
     """The error that stands for a number that none of a follower's generations has."""
     hint = f"give --generation one of these numbers: {', '.join(map(str, known))}"
     return ConfigError(f"{follower} has no generation {number}", hint=hint)
+
+
+def moment_of(option: str, written: str) -> datetime:
+    """A time in ISO 8601, in UTC where it does not say where. Raises ConfigError."""
+    try:
+        moment = datetime.fromisoformat(written)
+    except ValueError:
+        raise ConfigError(
+            f"{option}: `{written}` is no time in ISO 8601", hint=f"write a time as in `{option} 2026-03-01T12:00Z`"
+        ) from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def say(line: str) -> None:

@@ -34,12 +34,22 @@ def _names(
 
 
 def followers_and_views(ctx: typer.Context, incomplete: str) -> list[str]:
-    """What may be run."""
+    """What may have a quarantine."""
 
     def built(view: object) -> bool:
         return isinstance(view, dict) and bool({"one", "many", "atomic"} & view.keys())
 
     return followers(ctx, incomplete) + _names(ctx, "views", incomplete, built)
+
+
+def runnables(ctx: typer.Context, incomplete: str) -> list[str]:
+    """What may be run."""
+    return followers_and_views(ctx, incomplete) + streams(ctx, incomplete)
+
+
+def compared(ctx: typer.Context, incomplete: str) -> list[str]:
+    """What may be verified."""
+    return followers(ctx, incomplete) + streams(ctx, incomplete)
 
 
 def generations(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -56,6 +66,11 @@ def generations(ctx: typer.Context, incomplete: str) -> list[str]:
         return _beginning(incomplete, known(control_of(config).read(), follower))
     except (SyncError, OSError):
         return []
+
+
+def streams(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names in the file."""
+    return _names(ctx, "streams", incomplete)
 
 
 def stacks(incomplete: str) -> list[str]:

@@ -18,10 +18,10 @@ from driftless.errors import ConfigError, SinkError
 from driftless.facts.builds import newest_build
 from driftless.facts.epochs import FollowedTable, TopicLog
 from driftless.facts.followed_log import FollowedLog
-from driftless.facts.generation import Generation, define, generations
+from driftless.facts.generation import Generation, define, followed_table, generations
 from driftless.facts.state import State
+from driftless.facts.streams import newest_stream_build
 from driftless.kafka.client import Offsets
-from driftless.table import Table
 
 Follower = Annotated[
     str, typer.Argument(help="The follower's name in sync.yaml.", metavar="FOLLOWER", autocompletion=complete.followers)
@@ -66,11 +66,17 @@ def rebuild(
 
 def _wanted(config: Config, state: State, follower: str, *, auto_promote: bool) -> Generation:
     """What is asked for. Whoever runs the follower begins it, or finds that it is being built already."""
-    table = Table.from_json(_of_table(config, state, follower, "table"))
+    table = followed_table(config, follower, state)
+    if table is None:
+        raise ConfigError(f"what `{follower}` follows has not been applied yet", hint="run `driftless apply` first")
     if state.get(f"paused/{follower}") is not None:
         raise SinkError(f"{follower} is paused", hint=f"`driftless resume {follower}` first")
-    _of_table(config, state, follower, "epochs")
     view = config.followers[follower].view
+    if view in config.streams:
+        computed = newest_stream_build(state, view)
+        assert computed is not None
+        return define(config, follower, table, log=computed.followed, auto_promote=auto_promote)
+    _of_table(config, state, follower, "epochs")
     if not config.views[view].joined:
         log: FollowedLog = FollowedTable(table.full_name).newest(state)
     elif build := newest_build(state, view):
@@ -161,7 +167,9 @@ def replay(
     What came after a moment: `driftless replay product-cache --from 2026-03-01T12:00Z`
     """
     config, control, state = opened(file, follower)
-    offsets = _offsets(control, TopicLog.from_json(_of_table(config, state, follower, "epochs")), begin)
+    stream = newest_stream_build(state, config.followers[follower].view)
+    own = None if stream is None else stream.log
+    offsets = _offsets(control, own or TopicLog.from_json(_of_table(config, state, follower, "epochs")), begin)
     answer = fulfil(config, control, follower, "replay", begin={str(p): o for p, o in offsets.items()})
     result = {key: answer[key] for key in ("written", "stale", "left")}
     if as_json:

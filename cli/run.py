@@ -25,7 +25,8 @@ def run(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Followers and views to run; all if none is named.", autocompletion=complete.followers_and_views
+            help="Followers, views and streams to run; all if none is named.",
+            autocompletion=complete.runnables,
         ),
     ] = None,
     file: File = SYNC,
@@ -38,25 +39,36 @@ def run(
 
     A view of several tables, or one shard of it, without its followers: `driftless run order`, `driftless run order/2`
 
+    A stream without its followers: `driftless run page_minute`
+
     One follower in a process of its own: `driftless run product-search --memory 2g`
 
     Build all and end: `driftless run --until-caught-up`
     """
     try:
         config = load(file)
-        followers, views = runnable(config, names or [])
+        followers, views, streams = runnable(config, names or [])
         until_lsn = _position_to_reach(config) if until_caught_up else None
-        run_here(config, followers, views=views, memory=memory, until_lsn=until_lsn, until_caught_up=until_caught_up)
+        run_here(
+            config,
+            followers,
+            views=views,
+            streams=streams,
+            memory=memory,
+            until_lsn=until_lsn,
+            until_caught_up=until_caught_up,
+        )
     except KeyboardInterrupt:
         if until_caught_up:
             raise
 
 
-def runnable(config: Config, given: list[str]) -> tuple[list[str], list[tuple[str, int]]]:
-    """The followers, and the shards of views of several tables, that are named; all if nothing is."""
+def runnable(config: Config, given: list[str]) -> tuple[list[str], list[tuple[str, int]], list[str]]:
+    """The followers, the shards of views of several tables, and the streams that are named; all if nothing is."""
     shards = {name: range(view.shards) for name, view in config.views.items() if view.joined}
     if not given:
-        return list(config.followers), [(name, shard) for name, all_ in shards.items() for shard in all_]
+        every = [(name, shard) for name, all_ in shards.items() for shard in all_]
+        return list(config.followers), every, list(config.streams)
     views = []
     for name in given:
         view, _, shard = name.partition("/")
@@ -74,27 +86,35 @@ def runnable(config: Config, given: list[str]) -> tuple[list[str], list[tuple[st
                 f"the view `{name}` is of one table: its followers read the table's log, and nothing builds it",
                 hint="name its followers instead",
             )
-        elif name not in config.followers:
-            known = did_you_mean(name, [*config.followers, *shards])
+        elif name not in config.followers and name not in config.streams:
+            known = did_you_mean(name, [*config.followers, *shards, *config.streams])
             raise ConfigError(
                 f"there is no follower or view of several tables `{name}`{known}",
                 hint="name followers or views of sync.yaml, or none to run all; -f names another file",
             )
-    return [name for name in given if name in config.followers], views
+    streams = [name for name in given if name in config.streams]
+    return [name for name in given if name in config.followers], views, streams
 
 
 def run_here(
-    config: Config, followers: list[str], *, views: Sequence[tuple[str, int]] = (), memory: str = "1g", **until: Any
+    config: Config,
+    followers: list[str],
+    *,
+    views: Sequence[tuple[str, int]] = (),
+    streams: Sequence[str] = (),
+    memory: str = "1g",
+    **until: Any,
 ) -> bool:
-    """Run followers and build views here, until a signal or as `Runner.run` has it; whether it was a signal.
+    """Run followers, build views and compute streams here, until a signal or as `Runner.run` has it.
 
-    Raises KeyboardInterrupt where the signal comes before anything is followed.
+    Returns whether it was a signal. Raises KeyboardInterrupt where the signal comes before anything is followed.
     """
     from cli.output.progress import show
     from jobs.runner import Runner
     from stack import stack_home
 
-    runner = Runner(config, followers, spark_jars(), views=views, rows=stack_home() / "rows", memory=memory)
+    rows = stack_home() / "rows"
+    runner = Runner(config, followers, spark_jars(), views=views, streams=streams, rows=rows, memory=memory)
     interrupted = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:

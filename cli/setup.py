@@ -50,13 +50,27 @@ def _findings(config: Config, context: Any, *, resnapshot: bool = False) -> tupl
     from connectors.pipeline.check import check
 
     findings = check(config, context, resnapshot=resnapshot)
-    tables = context.source.tables({config.table_of(name): () for name in config.followers})
-    findings += [finding for name in config.followers for finding in _store(config, tables, name)]
+    keys = _keys(config, context)
+    findings += [finding for name in config.followers for finding in _store(config, keys, name)]
     findings += notes(config, context.source)
     return findings, any(finding.fatal for finding in findings)
 
 
-def _store(config: Config, tables: Mapping[str, Any], name: str, *, rehearse: State | None = None) -> Iterator[Any]:
+def _keys(config: Config, context: Any) -> dict[str, tuple[str, ...]]:
+    """Follower -> the key columns of its documents, where they can be told."""
+    roots = {name: root for name in config.followers if (root := config.table_of(name)) is not None}
+    tables = context.source.tables(dict.fromkeys(roots.values(), ()))
+    streams = {
+        name: config.streams[follower.view].key
+        for name, follower in config.followers.items()
+        if follower.view in config.streams
+    }
+    return {name: tables[root].key for name, root in roots.items() if root in tables} | streams
+
+
+def _store(
+    config: Config, keys: Mapping[str, tuple[str, ...]], name: str, *, rehearse: State | None = None
+) -> Iterator[Any]:
     """What is wrong with a follower's store. `rehearse`: also whether it takes what this state does not have in it yet,
     and whether readers see in it what this state says.
     """
@@ -65,12 +79,11 @@ def _store(config: Config, tables: Mapping[str, Any], name: str, *, rehearse: St
     from driftless.sink import SinkContext
 
     follower = config.followers[name]
-    table = tables.get(config.table_of(name))
-    if table is None:
+    if name not in keys:
         return
     at = ("followers", name, follower.kind)
     try:
-        sink = sinks.open_sink(follower.kind, follower.sink, SinkContext(config.name, name, table.key))
+        sink = sinks.open_sink(follower.kind, follower.sink, SinkContext(config.name, name, keys[name]))
     except sinks.Unfit as exc:
         yield Finding(config.at((*at, exc.field), str(exc)))
         return
@@ -108,7 +121,31 @@ def _readers(config: Config, name: str, state: State, seen: int | None) -> Itera
         yield Finding(config.at(("followers", name), what), planned=True)
 
 
-def _more(config: Config, context: Any) -> Iterator[Any]:
+def _analysed(config: Config) -> tuple[dict[str, Any], list[Any]]:
+    """Each stream as Spark understands it, and what is wrong with those that it does not. It needs a JVM."""
+    from cli.run import spark_jars
+    from connectors.pipeline.check import Finding
+    from jobs.spark.session import session, stop
+    from jobs.streams.analysis import analyse
+
+    found: dict[str, Any] = {}
+    wrong: list[Any] = []
+    if not config.streams:
+        return found, wrong
+    spark = session(spark_jars())
+    try:
+        for name in config.streams:
+            analysed = analyse(spark, config, name)
+            if isinstance(analysed, list):
+                wrong += [Finding(config.at(("streams", name, m.field), m.what)) for m in analysed]
+            else:
+                found[name] = analysed
+    finally:
+        stop(spark)
+    return found, wrong
+
+
+def _more(config: Config, context: Any, streams: Mapping[str, Any]) -> Iterator[Any]:
     """What would stop `apply` or `run`, and what has stopped them before: after all else is right."""
     from connectors.pipeline.check import Finding
     from connectors.pipeline.plan import make_plan
@@ -116,13 +153,13 @@ def _more(config: Config, context: Any) -> Iterator[Any]:
     from driftless.control.status import SourceStatus, status
 
     state = context.control.read() if context.control.exists() else State({})
-    tables = context.source.tables({config.table_of(name): () for name in config.followers})
+    keys = _keys(config, context)
     with ThreadPoolExecutor(_STORES_AT_ONCE) as pool:
-        for found in pool.map(lambda name: list(_store(config, tables, name, rehearse=state)), config.followers):
+        for found in pool.map(lambda name: list(_store(config, keys, name, rehearse=state)), config.followers):
             yield from found
     try:
         secret = _secret(config, context.source.parameters.get("password"), store=False)
-        make_plan(config, context, secret)
+        make_plan(config, context, secret, streams)
     except SourceUnavailable:
         raise
     except SyncError as exc:
@@ -162,10 +199,13 @@ def check(file: File = SYNC, as_json: Json = False) -> None:
     """
     config = load(file)
     with reach(config) as context:
-        findings, fatal = _findings(config, context)
+        findings, _ = _findings(config, context)
+        streams, wrong = _analysed(config)
+        findings += wrong
+        fatal = any(finding.fatal for finding in findings)
         _log_in_as_spark(config, context.kafka)
         if not any(finding.fatal and not finding.planned for finding in findings):
-            findings += _more(config, context)
+            findings += _more(config, context, streams)
             fatal = any(finding.fatal for finding in findings)
     if as_json:
         print(json.dumps({"ok": not fatal, "findings": [{"fatal": f.fatal, "what": f.what} for f in findings]}))
@@ -181,10 +221,12 @@ def _plan(config: Config, context: Any, *, store_secret: bool, resnapshot: bool)
     from connectors.pipeline.plan import make_plan
 
     findings, _ = _findings(config, context, resnapshot=resnapshot)
+    streams, refused = _analysed(config)
+    findings += refused
     if wrong := [str(finding) for finding in findings if finding.fatal and not finding.planned]:
         raise ConfigError(*wrong, hint="put these right; `driftless check` looks at them again")
     secret = _secret(config, context.source.parameters.get("password"), store=store_secret)
-    return make_plan(config, context, secret, resnapshot=resnapshot)
+    return make_plan(config, context, secret, streams, resnapshot=resnapshot)
 
 
 @app.command()
@@ -213,7 +255,7 @@ def plan(
     config = load(file)
     with reach(config) as context:
         actions = _plan(config, context, store_secret=False, resnapshot=resnapshot)
-        followed = {follower.view for follower in config.followers.values()}
+        followed = {follower.view for follower in config.followers.values()} & config.views.keys()
         asked = config.views.keys() if whole or as_json else followed
         found = {} if sql else samples(config, context.source, asked, values=values)
         told = [] if sql or as_json else notes(config, context.source)

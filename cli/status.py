@@ -15,9 +15,9 @@ from rich.console import Group
 from rich.table import Table as Grid
 
 from cli import complete
-from cli.base import NO, SYNC, UNREACHABLE, YES, File, Json, app, out, say, within
+from cli.base import NO, SYNC, UNREACHABLE, YES, File, Json, app, moment_of, out, say, within
 from driftless.config.models import Config
-from driftless.control.health import CHECK, Problem, lines
+from driftless.control.health import CHECK, Problem, clock, lines
 from driftless.control.status import SourceStatus, status
 from driftless.control.topic import Control
 from driftless.control.wait import START_SECONDS
@@ -26,6 +26,7 @@ from driftless.facts.state import State
 from driftless.kafka.client import Kafka
 from driftless.lsn import format_lsn, parse_lsn
 from driftless.pipeline import chosen, control_of, load
+from driftless.suggest import did_you_mean
 
 _ANSWER_SECONDS = 5.0
 """For so long, an answer of one server is waited for: who looks where followers stand must not wait for one that
@@ -131,7 +132,8 @@ def _watch(config: Config, control: Control, facts: dict[str, Any]) -> NoReturn:
                 live.update(_shown(facts_of(config, control)), refresh=True)
     told: object = None
     while True:
-        states = [(f["name"], f["state"], f["generation"]) for f in (*facts["followers"], *facts["views"])]
+        every = (*facts["followers"], *facts["views"], *facts["streams"])
+        states = [(one["name"], one["state"], one["generation"]) for one in every]
         problems = [(p["who"], p["what"]) for p in facts["problems"]]
         if told != (states, problems):
             told = (states, problems)
@@ -143,6 +145,7 @@ def _watch(config: Config, control: Control, facts: dict[str, Any]) -> NoReturn:
 def _shown(facts: dict[str, Any]) -> Group:
     """The table, and below it how far views are, and what is wrong."""
     told = [_built(view) for view in facts["views"] if "trouble" in view]
+    told += [_computed(stream) for stream in facts["streams"]]
     if before := facts["source"]["unwatched_lsn"]:
         told.append(
             f"The connector reconnected to its replication slot before {before} while no `driftless run` was watching. "
@@ -159,6 +162,16 @@ def _built(view: dict[str, Any]) -> str:
     left = f"{view['lag_records'] or 0:,} records to read, {view['dirty'] or 0:,} documents to publish"
     left += f", {view['quarantined']:,} quarantined" if view["quarantined"] else ""
     return f"view {view['name']}: {view['state']}, {at}, {left}"
+
+
+def _computed(stream: dict[str, Any]) -> str:
+    """A stream, which somebody computes."""
+    closed = "-" if stream["closed_to"] is None else clock(stream["closed_to"])
+    left = f"{stream['lag_records'] or 0:,} events to read, {stream['state_rows']:,} groups open"
+    counts = [(stream[why], why) for why in ("late", "invalid", "dropped") if stream[why]]
+    left += "".join(f", {count:,} {why}" for count, why in counts)
+    build = stream["generation"] or "-"
+    return f"stream {stream['name']}: {stream['state']}, build {build}, closed to {closed}, {left}"
 
 
 _NUMBERS = ("gen", "lag s", "lag records", "documents", "quarantined")
@@ -233,7 +246,10 @@ def _age(at: float | None) -> str | None:
 @app.command()
 def wait(
     follower: Annotated[
-        str | None, typer.Argument(help="The follower; all if none is named.", autocompletion=complete.followers)
+        str | None,
+        typer.Argument(
+            help="The follower, or with --closed the stream; all if none is named.", autocompletion=complete.followers
+        ),
     ] = None,
     lsn: Annotated[
         str | None,
@@ -243,6 +259,14 @@ def wait(
     ] = None,
     file: File = SYNC,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait at the most.")] = 30.0,
+    closed: Annotated[
+        str | None,
+        typer.Option(
+            "--closed",
+            metavar="TIME",
+            help="A time such as 2026-03-01T12:00Z: return when all windows of a stream up to it are published.",
+        ),
+    ] = None,
     start: Annotated[
         float, typer.Option("--start", help="Seconds that a run may take to start, of a follower that nobody runs.")
     ] = START_SECONDS,
@@ -255,7 +279,11 @@ def wait(
     Example: `driftless wait --lsn 0/1A2B3C8 product-search --timeout 10`
 
     All that is committed now, in every follower: `driftless wait`
+
+    The windows of a stream that end at or before a moment: `driftless wait --closed 2026-03-01T12:00Z page_minute`
     """
+    if closed is not None:
+        _wait_closed(load(file), closed, follower, timeout, as_json=as_json)
     from connectors.pipeline.guard import inherited
     from connectors.pipeline.token import emit_marker
     from connectors.postgres.client import Postgres
@@ -282,4 +310,25 @@ def wait(
             say(f"{name}: {reason}")
         if slow := [name for name in late if name not in why]:
             say(f"not yet there after {timeout:g} s: {', '.join(slow)}")
+    raise typer.Exit(NO if late else YES)
+
+
+def _wait_closed(config: Config, closed: str, stream: str | None, timeout: float, *, as_json: bool) -> NoReturn:
+    """`wait --closed`: of one stream, or of all."""
+    from driftless.control.wait_closed import closed_late
+
+    if not config.streams:
+        raise ConfigError("--closed: there are no streams in sync.yaml", hint="`driftless wait` waits for followers")
+    if stream is not None and stream not in config.streams:
+        raise ConfigError(
+            f"there is no stream `{stream}`{did_you_mean(stream, config.streams)}", hint="name a stream of sync.yaml"
+        )
+    moment = moment_of("--closed", closed)
+    late, why = closed_late(control_of(config), [stream] if stream else [*config.streams], moment, timeout)
+    reasons = {name: why.get(name, f"not yet there after {timeout:g} s") for name in late}
+    if as_json:
+        print(json.dumps({"closed": closed, "late": late, "why": reasons}))
+    else:
+        for name in late:
+            say(f"{name}: {reasons[name]}")
     raise typer.Exit(NO if late else YES)

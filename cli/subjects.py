@@ -5,28 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from driftless import names
 from driftless.config.models import Config
 from driftless.control.quarantine import QuarantineLog
 from driftless.control.topic import Control
-from driftless.errors import SourceError
+from driftless.errors import ConfigError, SourceError
 from driftless.facts.builds import Build
 from driftless.facts.epochs import FollowedTable, TopicLog, registered_log, same_topic
 from driftless.facts.generation import Generation
 from driftless.facts.state import State
+from driftless.facts.streams import StreamBuild, newest_stream_build, stream_build
 from driftless.table import Table
 from driftless.types import refusal
 from driftless.verify.builders import Builders
-from driftless.verify.subject import Subject, Target
+from driftless.verify.subject import Source, Subject, Target
 from driftless.views.sql import select, with_keys
 from driftless.views.tree import Node, View
-from jobs.decode.documents import writes_sql
+from jobs.decode.document_rows import DocumentRows
+from jobs.decode.documents import documents_sql, writes_sql
 from jobs.follow.apply import SinkSpec
 from jobs.follow.job_spec import make_job
 from jobs.log.history import DocumentHistory
 from jobs.spark.source import LogSource, kafka_options
+from jobs.streams.moment import stream_moment
 from sinks import config_model
 
 Again = Callable[[str, str], None]
@@ -44,10 +48,17 @@ class Subjects:
     """`groups`: the views to compare. `tables`: what views of several tables are built from, each of them once."""
 
     def __init__(
-        self, config: Config, control: Control, state: State, spark: Any, again: Again, seconds: float
+        self,
+        config: Config,
+        control: Control,
+        state: State,
+        spark: Any,
+        again: Again,
+        mark: Callable[[], int],
+        seconds: float,
     ) -> None:
-        """`again`: has the rows of a table that fulfil a condition written into its log once more. `seconds`: for which
-        whoever builds a view may take to answer.
+        """`mark`: writes a marker, and gives its place. `again`: has the rows of a table that fulfil a condition
+        written into its log once more. `seconds`: for which whoever builds a view may take to answer.
         """
         self.groups: dict[tuple[object, ...], Group] = {}
         self.tables: dict[str, Subject] = {}
@@ -56,6 +67,7 @@ class Subjects:
         self._state = state
         self._spark = spark
         self._again = again
+        self._mark = mark
         self._seconds = seconds
         self._quarantine = QuarantineLog(control.kafka, config.name)
         logs = [log for table in state.by_prefix("epochs") if (log := registered_log(state, table)) is not None]
@@ -84,9 +96,39 @@ class Subjects:
         target.look_at_readers()
         self.groups[alike].subject.targets.append(target)
 
+    def add_stream(self, name: str) -> Subject:
+        """Have a stream's log compared, though nobody follows it. Raises ConfigError where it was never applied."""
+        build = newest_stream_build(self._state, name)
+        if build is None or build.log is None:
+            raise ConfigError(f"the stream `{name}` has not been applied yet", hint="run `driftless apply` first")
+        group = self.groups.setdefault((build.followed, ("", None, build.table)), Group(self._of_stream(build)))
+        return group.subject
+
+    def _of_stream(self, build: StreamBuild) -> Subject:
+        log = build.log
+        assert log is not None
+        same_topic(self._control.kafka, log)
+        parse, shape = documents_sql(log)
+        options = kafka_options(self._control.kafka, "verify")
+        kafka = self._control.kafka
+        source = LogSource(log.topic, options, tuple(parse), tuple(shape), DocumentRows(log), kafka)
+        moment = partial(stream_moment, self._spark, kafka, self._config.name, build, self._mark)
+        return Subject(
+            build.stream,
+            "stream-log",
+            "",
+            log,
+            DocumentHistory(self._spark, source),
+            source=Source(moment, self._mark),
+        )
+
     def _group(self, generation: Generation, log: TopicLog, history: DocumentHistory) -> Group:
         """Of a log of ours, with the tables that it is made of; of a table's log, with none."""
         table, followed = generation.table, generation.followed
+        if generation.stream:
+            stream = stream_build(self._state, generation.view, generation.stream)
+            assert stream is not None
+            return Group(self._of_stream(stream))
         build = followed.build(self._state)
         view = build.view if build else _one_table(generation.view, table, generation.fields, generation.where)
         subject = Subject(

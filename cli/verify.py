@@ -39,7 +39,7 @@ NICE = 5
 def verify(
     followers: Annotated[
         list[str] | None,
-        typer.Argument(help="Followers to compare; all if none is named.", autocompletion=complete.followers),
+        typer.Argument(help="Followers or streams to compare; all if none is named.", autocompletion=complete.compared),
     ] = None,
     file: File = SYNC,
     generation: Annotated[
@@ -85,12 +85,18 @@ def verify(
 
     Example: `driftless verify`
 
+    A stream against its own SQL over the events: `driftless verify page_minute`
+
     Mend what is wrong in a store: `driftless verify product-cache --repair`
 
     One follower, gently: `driftless verify product-search --source-rate 5000 --follower-rate 5000`
     """
     config = load(file)
-    names = chosen(config, followers or [])
+    given = followers or []
+    read = {follower.view for follower in config.followers.values()}
+    streams = [name for name in config.streams if (name in given if given else name not in read)]
+    others = [name for name in given if name not in streams]
+    names = chosen(config, others) if others or not given else []
     if generation is not None and len(names) != 1:
         raise ConfigError(
             "--generation is of one follower",
@@ -105,6 +111,7 @@ def verify(
     usual = GENTLE * continuous
     asked = _Asked(
         names,
+        streams,
         generation,
         samples,
         source_rate or usual,
@@ -146,6 +153,7 @@ class _Asked:
     """The options of one verify."""
 
     names: list[str]
+    streams: list[str]
     generation: int | None
     samples: int
     source_rate: float
@@ -169,7 +177,7 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
     from connectors.postgres.source_snapshot import moment
     from driftless.verify.position_waiter import PositionWaiter
     from driftless.verify.proof import Proof, Verdict, VerifyContext
-    from driftless.verify.report import proven, report
+    from driftless.verify.report import proven, report, stream_report
     from driftless.verify.steps import Step
     from driftless.verify.subject import Source
     from jobs.spark.login import log_in_as_spark
@@ -179,7 +187,7 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
     state = control.read()
     wanted = {name: _generation(state, name, asked.generation) for name in asked.names}
     standing = dict(_standing(state, wanted, control.now()))
-    if len(standing) == len(wanted):
+    if len(standing) == len(wanted) and not asked.streams:
         return list(standing.values())
     with ExitStack() as ending:
         source = ending.enter_context(Postgres(config.source.dsn))
@@ -189,14 +197,16 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
         log_in_as_spark(spark, control.kafka, spark_jars())
         steps: list[Step] = []
         ending.enter_context(show(steps, err))
-        taken = Source(partial(moment, config.source.dsn, asked.patience), partial(emit_marker, source, config.name))
+        mark = partial(emit_marker, source, config.name)
+        taken = Source(partial(moment, config.source.dsn, asked.patience), mark)
         reached = ending.enter_context(PositionWaiter(control, asked.timeout, say))
         connect = Connect(config.connect.url)
         again = Snapshots(config.name, source, control.kafka, connect, say).again
-        subjects = Subjects(config, control, state, spark, again, asked.timeout)
+        subjects = Subjects(config, control, state, spark, again, mark, asked.timeout)
         for name in asked.names:
             if name not in standing:
                 subjects.add(name, wanted[name], live=asked.generation is None)
+        computed = {name: subjects.add_stream(name) for name in asked.streams}
         every = [*subjects.tables.values(), *(group.subject for group in subjects.groups.values())]
         places = {id(subject): number for number, subject in enumerate(every)}
 
@@ -232,7 +242,10 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
                 kept.done(made)
                 if made.in_sync:
                     control.write(proven(made))
-        return [standing.get(name) or kept.reports[name] for name in asked.names]
+            for name, subject in computed.items():
+                if subject is group.subject:
+                    kept.done(stream_report(name, subject, verdict, asked.samples))
+        return [standing.get(name) or kept.reports[name] for name in (*asked.names, *asked.streams)]
 
 
 def _standing(state: State, wanted: Mapping[str, Generation], now: float) -> Iterator[tuple[str, Report]]:
@@ -254,7 +267,8 @@ def _kept(config: Config, asked: _Asked, wanted: Mapping[str, Generation]) -> It
     from stack import stack_home
 
     compared = {name: [generation.number, generation.build] for name, generation in wanted.items()}
-    how = {"followers": compared, "repair": asked.repair, "rates": [asked.source_rate, asked.follower_rate]}
+    rates = [asked.source_rate, asked.follower_rate]
+    how = {"followers": compared, "streams": asked.streams, "repair": asked.repair, "rates": rates}
     kept = ResumableRun(stack_home() / "verify" / config.name, how, resume=asked.resume)
     if kept.reports:
         say(f"compared before it was interrupted: {', '.join(kept.reports)}")
@@ -276,7 +290,8 @@ def _kept(config: Config, asked: _Asked, wanted: Mapping[str, Generation]) -> It
 
 
 def _done(group: Group, kept: ResumableRun) -> bool:
-    return all(target.follower in kept.reports for target in group.subject.targets)
+    names = [target.follower for target in group.subject.targets] or [group.subject.name]
+    return all(name in kept.reports for name in names)
 
 
 def _generation(state: State, follower: str, number: int | None) -> Generation:

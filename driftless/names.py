@@ -47,6 +47,31 @@ def view_lease(view: str, shard: int = 0) -> str:
     return f"view {view}/{shard}" if shard else f"view {view}"
 
 
+def stream_topic(pipeline: str, stream: str, build: int) -> str:
+    """The log of a stream, one for each build of it."""
+    return f"{pipeline}.stream.{stream}.{build}"
+
+
+def ticks_topic(pipeline: str, stream: str, build: int) -> str:
+    """Where a build is told up to which moment all events are there: its windows close by that alone."""
+    return f"{stream_topic(pipeline, stream, build)}.ticks"
+
+
+def batches_topic(pipeline: str, stream: str, build: int) -> str:
+    """Where a build keeps what it has published of which events, in one transaction with the documents."""
+    return f"{stream_topic(pipeline, stream, build)}.batches"
+
+
+def stream_topics(pipeline: str, stream: str, build: int) -> tuple[str, ...]:
+    """All that a build has."""
+    return tuple(name(pipeline, stream, build) for name in (stream_topic, ticks_topic, batches_topic))
+
+
+def stream_lease(stream: str) -> str:
+    """What the lease of a stream is called, so that a follower may have the stream's name."""
+    return f"stream {stream}"
+
+
 def heartbeat_topic(pipeline: str) -> str:
     return f"__debezium-heartbeat.{pipeline}"
 

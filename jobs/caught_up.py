@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from driftless.errors import SourceError, SyncError
 from driftless.facts.builds import standings
 from driftless.facts.state import State
+from driftless.facts.streams import stream_progress_key
 from jobs.follow.progress import Progress
+from jobs.streams.progress import StreamProgress
 from jobs.views.progress import BuildProgress
 
-Standing = Progress | BuildProgress
+Standing = Progress | BuildProgress | StreamProgress
 
 
 def reached(progress: Standing, all_: Sequence[Standing], state: State, lsn: int | None) -> bool:
@@ -36,6 +38,13 @@ def is_replaced(progress: Standing, all_: Sequence[Standing]) -> bool:
     """
 
     def replaces(other: Standing) -> bool:
+        if isinstance(progress, StreamProgress):
+            return (
+                isinstance(other, StreamProgress)
+                and other.build.stream == progress.build.stream
+                and other.build.number > progress.build.number
+                and other.frontier is not None
+            )
         if isinstance(progress, BuildProgress):
             if not isinstance(other, BuildProgress) or other.build.view.name != progress.build.view.name:
                 return False
@@ -49,10 +58,12 @@ def is_replaced(progress: Standing, all_: Sequence[Standing]) -> bool:
 
 def failed_view(progress: Standing, all_: Sequence[Standing], state: State) -> SyncError | None:
     """What has ended the view whose log a follower reads, in this process or in another."""
-    if isinstance(progress, BuildProgress):
+    if isinstance(progress, BuildProgress | StreamProgress):
         return None
     generation = state.get(f"generation/{progress.name}/{progress.generation}") or {}
     place = progress.view, int(str(generation.get("build", 0)))
+    if number := int(str(generation.get("stream", 0))):
+        return _failed_stream(progress.view, number, all_, state)
     if not place[1]:
         return None
     builds = [p for p in all_ if isinstance(p, BuildProgress) and (p.build.view.name, p.build.number) == place]
@@ -62,3 +73,13 @@ def failed_view(progress: Standing, all_: Sequence[Standing], state: State) -> S
         if shard.get("state") == "failed":
             return SourceError(f"the view {place[0]} has failed: {shard.get('trouble')}", hint="see `driftless status`")
     return None
+
+
+def _failed_stream(stream: str, number: int, all_: Sequence[Standing], state: State) -> SyncError | None:
+    for p in all_:
+        if isinstance(p, StreamProgress) and (p.build.stream, p.build.number) == (stream, number):
+            return p.error
+    fact = state.get(stream_progress_key(stream, number)) or {}
+    if fact.get("state") != "failed":
+        return None
+    return SourceError(f"the stream {stream} has failed: {fact.get('trouble')}", hint="see `driftless status`")

@@ -16,10 +16,9 @@ from driftless.control.quarantine import QuarantineLog
 from driftless.control.request import ControlReader
 from driftless.control.topic import Control
 from driftless.errors import SinkError, SourceError, SyncError
-from driftless.facts.generation import define, newest
+from driftless.facts.generation import define, followed_table, newest
 from driftless.facts.state import State, history
 from driftless.kafka.client import Kafka
-from driftless.table import Table
 from jobs.brokers.end_offsets import Ends
 from jobs.brokers.quiet_logs import ConsumedLogs
 from jobs.brokers.shared_answers import TopicFacts
@@ -30,6 +29,8 @@ from jobs.log.frontier import FrontierReader
 from jobs.log.small_slices import SmallSliceReader
 from jobs.spark.login import log_in_as_spark
 from jobs.spark.session import session, stop
+from jobs.streams.progress import StreamProgress
+from jobs.streams.stream_runner import StreamRunner
 from jobs.supervise.feed import ControlFeed
 from jobs.supervise.keeper import Keeper
 from jobs.supervise.leased import Shared
@@ -60,13 +61,17 @@ class Runner:
         jars: Sequence[Path],
         *,
         views: Sequence[tuple[str, int]] = (),
+        streams: Sequence[str] = (),
         rows: Path = Path("rows"),
         memory: str = "1g",
     ) -> None:
-        """`views`: shards of views of several tables that are built here; `rows`: the folder for what they keep."""
+        """`views`: shards of views of several tables that are built here; `streams`: those that are computed here;
+        `rows`: the folder for what they keep.
+        """
         self._config = config
         self._followers = followers
         self._views = views
+        self._streams = streams
         self._rows = rows
         self._jars = jars
         self._memory = memory
@@ -74,7 +79,7 @@ class Runner:
         self._under_way = False
         self._halted: SyncError | None = None
         self._done = False
-        self.progress: list[Progress | BuildProgress] = []
+        self.progress: list[Progress | BuildProgress | StreamProgress] = []
 
     def end(self) -> bool:
         """Let `run` finish or cancel what is under way, give the leases back, and return.
@@ -108,9 +113,10 @@ class Runner:
             report(line)
         frontiers = FrontierReader(kafka, self._config.name, self.halt)
         keepers: list[Keeper] = []
-        followers: list[Follower | ViewRunner] = []
+        followers: list[Follower | ViewRunner | StreamRunner] = []
         with ExitStack() as ending:
-            for name in (*self._followers, *(names.view_lease(*view) for view in self._views)):
+            built = [names.view_lease(*view) for view in self._views]
+            for name in (*self._followers, *built, *map(names.stream_lease, self._streams)):
                 keepers.append(Keeper(Lease(control, name, on_wait=report)))
                 keepers[-1].start()
                 ending.callback(keepers[-1].release)
@@ -132,7 +138,13 @@ class Runner:
             small = SmallSliceReader(spark)
             topics = TopicFacts(kafka)
             shared = Shared(self._config, kafka, spark, small, ends, topics, frontiers, feed, quarantine, self._rows)
-            for (view, shard), keeper in zip(self._views, keepers[len(self._followers) :], strict=True):
+            others = keepers[len(self._followers) :]
+            for stream, keeper in zip(self._streams, others[len(self._views) :], strict=True):
+                computing = StreamRunner(shared, stream, keeper)
+                computing.begin(feed.state)
+                followers.append(computing)
+                self.progress += computing.progress
+            for (view, shard), keeper in zip(self._views, others, strict=False):
                 viewer = ViewRunner(shared, view, keeper, shard)
                 viewer.begin(feed.state)
                 followers.append(viewer)
@@ -166,7 +178,7 @@ class Runner:
 
     def _watch(
         self,
-        followers: list[Follower | ViewRunner],
+        followers: list[Follower | ViewRunner | StreamRunner],
         feed: ControlFeed,
         frontiers: FrontierReader,
         until_lsn: int | None,
@@ -210,9 +222,9 @@ class Runner:
 def unapplied(config: Config, followers: Sequence[str], state: State) -> Iterator[str]:
     """What of the configuration is not in force: generations are followed as they were begun."""
     for name in followers:
-        begun, fact = newest(state, name), state.get(f"table/{config.table_of(name)}")
-        if begun is None or fact is None:
+        begun, table = newest(state, name), followed_table(config, name, state)
+        if begun is None or table is None:
             continue
-        wanted = define(config, name, Table.from_json(fact), log=begun.followed.known(state))
+        wanted = define(config, name, table, log=begun.followed.known(state))
         if begun.fingerprint != wanted.fingerprint:
             yield f"{name}: sync.yaml differs from what is followed; see `driftless plan`; `driftless apply` rebuilds"

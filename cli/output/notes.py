@@ -19,6 +19,8 @@ def notes(config: Config, source: Any) -> list[Any]:
     tables = {name: table for name, table in captured_tables(source, config).items() if table is not None}
     facts, found = view_source(config, source, tables), []
     for name, follower in config.followers.items():
+        if follower.view not in config.views:
+            continue
         tree, _ = resolve(follower.view, config.views[follower.view], facts)
         if tree is None:
             continue

@@ -18,6 +18,7 @@ from driftless.config.models import (
     SourceConfig,
     TableConfig,
 )
+from driftless.config.streams import EventsConfig, StreamConfig, TimeConfig
 from driftless.config.views import ManyConfig, OneConfig, ViewConfig
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "configuration.md"
@@ -54,7 +55,7 @@ The examples below make one file together.
 def page() -> str:
     """The text of the page."""
     return "\n".join((_HEAD, *_top(), *_source(), *_kafka(), *_single("connect", ConnectConfig),
-                      *_views(), *_followers(), ""))  # fmt: skip
+                      *_views(), *_events(), *_streams(), *_followers(), ""))  # fmt: skip
 
 
 def _top() -> Iterator[str]:
@@ -123,6 +124,30 @@ def _views() -> Iterator[str]:
     yield "\n### A relation in `many`\n"
     yield f"{ManyConfig.__doc__}\n"
     yield from _table(ManyConfig)
+
+
+def _events() -> Iterator[str]:
+    yield "\n## `events`\n"
+    yield f"{EventsConfig.__doc__} Each has a name of your own, which is that of a table in the SQL of streams. It has "
+    yield "lower-case letters, digits and `_`. [What a late event is, and when a window is final](streams.md).\n"
+    yield "```yaml\nevents:\n  clicks:"
+    yield from _lines(EventsConfig, "    ", leave_out=("time",))
+    yield "    time:"
+    yield from _lines(TimeConfig, "      ")
+    yield "```\n"
+    yield from _table(EventsConfig)
+    yield "\n### `time` of events\n"
+    yield f"{TimeConfig.__doc__}\n"
+    yield from _table(TimeConfig)
+
+
+def _streams() -> Iterator[str]:
+    yield "\n## `streams`\n"
+    yield f"{StreamConfig.__doc__} Each has a name of your own, as events have. Followers name it as their `view`.\n"
+    yield "```yaml\nstreams:\n  page_minute:"
+    yield from _lines(StreamConfig, "    ")
+    yield "```\n"
+    yield from _table(StreamConfig)
 
 
 _RELATIONS = ("one", "many", "shards")

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 
 from driftless import names
-from driftless.config.models import Config, milliseconds
+from driftless.config.duration import milliseconds
+from driftless.config.models import Config
 from driftless.control import quarantine
 from driftless.kafka.topic_settings import COMMON, MAX_MESSAGE_BYTES, log_settings
 from driftless.marker import marker_sql

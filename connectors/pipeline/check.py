@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from connectors.pipeline.guard import connector_trouble, topic_troubles, troubles
 from connectors.pipeline.owners import taken
 from connectors.pipeline.plan_context import PlanContext
+from connectors.pipeline.streams import topic_faults
 from connectors.pipeline.token import untrusted
 from connectors.pipeline.views import view_source
 from connectors.postgres.catalogue import changes, gone_columns
@@ -56,6 +57,7 @@ def check(config: Config, context: PlanContext, *, resnapshot: bool = False) -> 
         *_rights(config, context.source, tables),
         *_tables(config, context.source, tables),
         *_views(config, context.source, tables, lambda: _gone(context, tables)),
+        *_events(config, context),
         *_log(config, context, resnapshot=resnapshot),
     ]
 
@@ -156,6 +158,11 @@ def _where(
         yield Finding(config.at(at, problem))
     if not refusals and where.orders_text(table) and (encoding := source.encoding()) != "UTF8":
         yield Finding(config.at(at, f"text has the order of UTF8 in the log; this database has {encoding}"))
+
+
+def _events(config: Config, context: PlanContext) -> Iterator[Finding]:
+    for at, what in topic_faults(config, context.kafka):
+        yield Finding(config.at(at, what))
 
 
 def _log(config: Config, context: PlanContext, *, resnapshot: bool) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from connectors.pipeline.capture import plan_capture, plan_removal
 from connectors.pipeline.objects import missing_objects
 from connectors.pipeline.plan_context import Action, PlanContext, bind
 from connectors.pipeline.resnapshot import plan_renewal, remake, stop_by
+from connectors.pipeline.streams import plan_streams, plan_streams_removal
 from connectors.pipeline.token import plan_token
 from connectors.pipeline.views import plan_builds, plan_views_removal
 from connectors.postgres.catalogue import LEAVING
@@ -25,8 +26,10 @@ from driftless.counted import counted
 from driftless.errors import SourceError
 from driftless.facts.builds import Build, newest_build
 from driftless.facts.epochs import FollowedTable, registered_log
+from driftless.facts.followed_log import FollowedLog
 from driftless.facts.generation import Generation, define, newest, next_number
 from driftless.facts.state import State
+from driftless.facts.streams import AnalysedStream, StreamBuild
 from driftless.kafka.many_topics import create_topics, describe, settings_in_force
 from driftless.kafka.topic_settings import log_settings
 from driftless.table import Table, quoted
@@ -35,10 +38,18 @@ START_SECONDS = 120.0
 """How long `apply` waits for the connector to run: creating the slot waits for every open transaction."""
 
 
-def make_plan(config: Config, context: PlanContext, secret: str | None, *, resnapshot: bool = False) -> list[Action]:
+def make_plan(
+    config: Config,
+    context: PlanContext,
+    secret: str | None,
+    streams: Mapping[str, AnalysedStream] | None = None,
+    *,
+    resnapshot: bool = False,
+) -> list[Action]:
     """Everything that is not yet as the configuration says, in the order in which it must be done.
 
-    `resnapshot`: all tables are re-snapshotted, whether that is called for or not.
+    `streams`: of the configuration, as Spark has analysed them. `resnapshot`: all tables are re-snapshotted, whether
+    that is called for or not.
     """
     tables = {name: table for name, table in captured_tables(context.source, config).items() if table is not None}
     existing = context.kafka.topics()
@@ -46,6 +57,7 @@ def make_plan(config: Config, context: PlanContext, secret: str | None, *, resna
     renewal = plan_renewal(config, context, state, resnapshot=resnapshot)
     capture = plan_capture(config, context, tables, state, renewed=bool(renewal))
     building, builds = plan_builds(config, context, tables, state, capture.epochs, renewed=bool(renewal))
+    computing, computed = plan_streams(config, context, state, streams or {})
     before, after = plan_token(config.name, context, state)
     return [
         *_rights(config, context, tables),
@@ -57,9 +69,11 @@ def make_plan(config: Config, context: PlanContext, secret: str | None, *, resna
         *_connector(config, context, secret, tables, renewed=bool(renewal)),
         # Followers wait for the epoch that a snapshot begins: so that whatever is interrupted, both come about.
         *building,
-        *_followers(config, context, tables, state, capture.epochs, builds),
+        *computing,
+        *_followers(config, context, state, _logs(config, tables, capture.epochs, builds, computed)),
         *capture.snapshots,
         *plan_views_removal(config, context, state, existing),
+        *plan_streams_removal(config, context, state, existing),
         *plan_removal(config, context, state, existing),
         *after,
     ]
@@ -237,21 +251,32 @@ def _await_left(context: PlanContext, before: Slot, connector: str) -> None:
         time.sleep(0.2)
 
 
-def _followers(
+def _logs(
     config: Config,
-    context: PlanContext,
-    tables: dict[str, Table],
-    state: State,
-    epochs: dict[str, int],
-    builds: dict[str, Build],
+    tables: Mapping[str, Table],
+    epochs: Mapping[str, int],
+    builds: Mapping[str, Build],
+    computed: Mapping[str, StreamBuild],
+) -> dict[str, tuple[Table, FollowedLog]]:
+    """View or stream -> what its documents are made of, and the log that followers of it are to read."""
+    found: dict[str, tuple[Table, FollowedLog]] = {}
+    for name, view in config.views.items():
+        table = tables.get(view.root)
+        if view.joined and table is not None and name in builds:
+            found[name] = table, builds[name].followed
+        elif not view.joined and table is not None:
+            found[name] = table, FollowedTable(table.full_name, epochs[table.full_name])
+    return found | {name: (stream.table, stream.followed) for name, stream in computed.items()}
+
+
+def _followers(
+    config: Config, context: PlanContext, state: State, logs: Mapping[str, tuple[Table, FollowedLog]]
 ) -> list[Action]:
     actions, write = [], context.write
-    for name in config.followers:
-        table, view = tables.get(config.table_of(name)), config.followers[name].view
-        build = builds.get(view)
-        if table is None or (config.views[view].joined and build is None):
+    for name, follower in config.followers.items():
+        if follower.view not in logs:
             continue
-        log = FollowedTable(table.full_name, epochs[table.full_name]) if build is None else build.followed
+        table, log = logs[follower.view]
         wanted = define(config, name, table, log=log, number=next_number(state, name))
         before = newest(state, name)
         if before is not None and before.same_definition(wanted):

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from connectors.pipeline.plan_context import Action, PlanContext, bind
 from connectors.postgres.client import Postgres
 from driftless import names
-from driftless.config.models import Config, milliseconds
+from driftless.config.duration import milliseconds
+from driftless.config.models import Config
 from driftless.errors import CORRECT_THE_FILE, ConfigError
 from driftless.facts.builds import Build, builds, newest_build, progress_key
 from driftless.facts.epochs import another_topic

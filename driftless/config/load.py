@@ -120,10 +120,18 @@ class _Check:
             for at, part in parts(("views", name), views[name]):
                 yield from self._tables_of(at, part, tables)
                 yield from (self._say(*clash) for clash in clashes(at, part))
-        for name in self._section("followers") if views else ():
+        streams = self._section("streams")
+        for name in streams:
+            if name in views:
+                yield self._say(("streams", name), f"there is a view `{name}` too: followers cannot tell them apart")
+            if name in self._section("events"):
+                yield self._say(("streams", name), f"there are events `{name}` too: a query cannot tell them apart")
+        known = {**views, **streams}
+        for name in self._section("followers") if known else ():
             view = self._section("followers", name).get("view")
-            if isinstance(view, str) and not is_unknown(view) and view not in views and view not in renamed:
-                yield self._say(("followers", name, "view"), f"there is no view `{view}`{did_you_mean(view, views)}")
+            if isinstance(view, str) and not is_unknown(view) and view not in known and view not in renamed:
+                what = "view or stream" if streams else "view"
+                yield self._say(("followers", name, "view"), f"there is no {what} `{view}`{did_you_mean(view, known)}")
 
     def _tables_of(self, at: Location, part: dict[str, object], tables: dict[str, object]) -> Iterator[str]:
         """Tables that a view or a relation names and that are not captured, or not with what it shows."""

@@ -20,18 +20,26 @@ from driftless.config.models import (
     StoreConfig,
     TableConfig,
 )
+from driftless.config.streams import EventsConfig, StreamConfig, TimeConfig
 from driftless.config.views import ManyConfig, OneConfig, ViewConfig
 from driftless.config.yaml import Location, YamlFile, is_unknown
 from driftless.suggest import did_you_mean, nearest
 
-NOT_YET = {"streams", "events"}
-"""Fields of the contract that this version does not build yet; naming them gets its own message."""
+NOT_YET: dict[Location, set[str]] = {("events", "*"): {"table", "outbox", "message", "id", "with"}}
+"""Fields of the contract that this version does not build yet, by where they stand; naming them gets its own message.
+"""
 CANNOT_YET = "this version cannot do that yet"
 _RELATIONS: dict[Location, type[BaseModel]] = {
     ("views", "*", "one", "*"): OneConfig,
     ("views", "*", "many", "*"): ManyConfig,
 }
-_ENTRIES = {("source", "tables"): "table", ("views",): "view", ("followers",): "follower"}
+_ENTRIES = {
+    ("source", "tables"): "table",
+    ("views",): "view",
+    ("events",): "source of events",
+    ("streams",): "stream",
+    ("followers",): "follower",
+}
 """Sections whose keys are names of the operator's own."""
 _NUMBERS = {"int_parsing": "whole number", "int_type": "whole number", "int_from_float": "whole number"}
 _NUMBERS |= {"float_parsing": "number", "float_type": "number"}
@@ -56,6 +64,9 @@ class Wording:
             ("connect",): ConnectConfig,
             ("views", "*"): ViewConfig,
             **_RELATIONS,
+            ("events", "*"): EventsConfig,
+            ("events", "*", "time"): TimeConfig,
+            ("streams", "*"): StreamConfig,
             ("followers", "*"): FollowerConfig,
             **{("followers", "*", kind): model for kind, model in kinds.items()},
         }
@@ -75,7 +86,8 @@ class Wording:
         """A key that nothing knows."""
         *above, key = location
         name, parent = str(key), tuple(above)
-        if name in NOT_YET or (name in ("where", "limit") and self._pattern(parent) in _RELATIONS):
+        place = self._pattern(parent)
+        if name in NOT_YET.get(place, ()) or (name in ("where", "limit") and place in _RELATIONS):
             self._said.append((location, CANNOT_YET))
             return
         present = self._value(parent)

@@ -9,13 +9,12 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJs
 
 from driftless.config.address import dsn_problem, url_problem
 from driftless.config.base import Model
+from driftless.config.duration import Duration
 from driftless.config.kafka_security import KafkaSecurity
+from driftless.config.streams import EventsConfig, SqlName, StreamConfig
 from driftless.config.views import ViewConfig
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,47}")
-_DURATION = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
-_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_IN_WORDS = re.compile(r"(\d+)\s*(ms|milli|s|m|h|d)[a-z]*", re.IGNORECASE)
 _BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\],@]+):\d{1,5}")
 
 
@@ -31,28 +30,6 @@ def pipeline_name(name: str) -> str:
         meant = f"; did you mean `{near}`?" if _NAME.fullmatch(near) else ""
         raise ValueError(f"use lower-case letters, digits, `_` and `-`, begin with a letter, at most 48{meant}")
     return name
-
-
-def _duration(given: object) -> object:
-    if isinstance(given, str) and _DURATION.fullmatch(given):
-        return given
-    meant = ""
-    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
-        meant = f"; `{given}` of what: `{given}s`, `{given}m`, `{given}h`, `{given}d`?"
-    elif isinstance(given, str) and (words := _IN_WORDS.fullmatch(given)):
-        unit = words[2].lower()
-        meant = f"; did you mean `{words[1]}{'ms' if unit == 'milli' else unit}`?"
-    elif str(given).startswith("-"):
-        meant = "; it cannot be negative"
-    raise ValueError(f"write a number and a unit: ms, s, m, h or d, as in `7d`{meant}")
-
-
-def milliseconds(duration: str) -> int:
-    """`7d` -> 604800000."""
-    match = _DURATION.fullmatch(duration)
-    if match is None:
-        raise ValueError(f"{duration!r} is not a duration")
-    return int(match[1]) * _UNIT_MS[match[2]]
 
 
 def _dsn(dsn: str) -> str:
@@ -109,7 +86,6 @@ def _options(options: dict[str, str]) -> dict[str, str]:
 
 
 Name = Annotated[str, AfterValidator(pipeline_name), WithJsonSchema({"type": "string", "format": "name"})]
-Duration = Annotated[str, BeforeValidator(_duration), WithJsonSchema({"type": "string", "format": "duration"})]
 Setting = Annotated[str, BeforeValidator(_setting)]
 
 
@@ -202,7 +178,7 @@ class ConnectConfig(Model):
 class FollowerConfig(Model):
     """Who keeps a copy of a view's documents: the fields below, and one kind of store with its own."""
 
-    view: str = Field(description="The view whose documents it holds.", examples=["product"])
+    view: str = Field(description="The view, or the stream, whose documents it holds.", examples=["product"])
     keep: Duration = Field(
         default="1d",
         description="How long a generation that readers have left is still followed, to go back to with "
@@ -253,15 +229,26 @@ class Config(Model):
     views: dict[Name, ViewConfig] = Field(
         description="What a document is, by names of your own.", examples=["{product: {root: public.products}}"]
     )
+    events: dict[SqlName, EventsConfig] = Field(
+        default_factory=dict,
+        description="What happens, by names of your own: sources of events for `streams`.",
+        examples=["{clicks: {topic: app.clicks, columns: {id: bigint, at: timestamptz}, time: {event: at}}}"],
+    )
+    streams: dict[SqlName, StreamConfig] = Field(
+        default_factory=dict,
+        description="What is computed over time, by names of your own.",
+        examples=["{page_minute: {sql: SELECT ..., key: [minute, page]}}"],
+    )
     followers: dict[Name, FollowerConfig] = Field(
         description="Who keeps a copy, by names of your own.",
         examples=['{product-cache: {view: product, redis: {url: "${CACHE_URL}", key: "product:{id}"}}}'],
     )
     _places: ConfigPlaces | None = PrivateAttr(default=None)
 
-    def table_of(self, follower: str) -> str:
-        """The root table, as schema.table, of a follower's view."""
-        return self.views[self.followers[follower].view].root
+    def table_of(self, follower: str) -> str | None:
+        """The root table, as schema.table, of a follower's view; None where it follows a stream."""
+        view = self.views.get(self.followers[follower].view)
+        return None if view is None else view.root
 
     def at(self, location: tuple[int | str, ...], what: str) -> str:
         """`sync.yaml:14: views.order.where: what`: a message about this place of the file it was read from."""

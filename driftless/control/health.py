@@ -16,7 +16,8 @@ from driftless.control.request import is_running
 from driftless.counted import counted
 from driftless.facts.builds import newest_number, progress_key
 from driftless.facts.state import Fact, State
-from driftless.names import view_lease
+from driftless.facts.streams import stream_progress_key
+from driftless.names import stream_lease, view_lease
 
 STILL_SECONDS = 15.0
 """For so long the position of a follower may stand still while the source's moves: a marker comes every half second,
@@ -147,6 +148,28 @@ def view_problems(state: State, shown: Mapping[str, Any], now: float, source_tim
             lag = None if marker is None else (source_time or now) - float(marker[1])
             held = state.facts.get(f"lease/{lease}")
             yield from _stillness(one, fact, lag, now, held, building=said == "bootstrapping")
+
+
+def stream_problems(state: State, shown: Mapping[str, Any], now: float, source_time: float | None) -> Iterator[Problem]:
+    """What is wrong with a stream, by its newest build."""
+    name, who, number = shown["name"], f"stream {shown['name']}", shown["generation"]
+    if not number:
+        yield Problem(who, "it was never applied", "run `driftless apply`")
+        return
+    lease, again = stream_lease(name), f"run `driftless run {name}`"
+    if not is_running(state, lease, now) and shown["state"] != "failed":
+        yield Problem(who, "nobody computes it", again, _lease_end(state, lease))
+        return
+    fact = state.facts.get(stream_progress_key(name, number))
+    if fact is None:
+        return  # it is just being started
+    found = list(_worker(who, shown["state"], fact, "", again))
+    yield from found
+    if not found:
+        marker: Any = fact.value.get("marker")
+        lag = None if marker is None else (source_time or now) - float(marker[1])
+        building = shown["state"] == "bootstrapping"
+        yield from _stillness(who, fact, lag, now, state.facts.get(f"lease/{lease}"), building=building)
 
 
 def _worker(who: str, said: str, fact: Fact, beside: str, again: str) -> Iterator[Problem]:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driftless.config.models import Config
-from driftless.control.health import Problem, current, follower_problems, view_problems
+from driftless.control.health import Problem, current, follower_problems, stream_problems, view_problems
 from driftless.control.request import is_running
 from driftless.control.strangers import warnings
 from driftless.facts.builds import newest_number, standings
 from driftless.facts.state import UNWATCHED, State
+from driftless.facts.streams import newest_stream_number, stream_progress_key
 from driftless.lsn import format_lsn, parse_lsn
-from driftless.names import view_lease
+from driftless.names import stream_lease, view_lease
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ def status(config: Config, state: State, source: SourceStatus, now: float) -> di
     """The contract's JSON. `now`: the broker's time, by which leases are judged."""
     followers = [_follower(config, name, state, source, now) for name in config.followers]
     views = [_built(name, state, now) if view.joined else _view(name, followers) for name, view in config.views.items()]
+    streams = [_stream(name, state, now) for name in config.streams]
     lsn = None if source.lsn is None else format_lsn(source.lsn)
     problems = [
         *source.troubles,
@@ -45,6 +47,8 @@ def status(config: Config, state: State, source: SourceStatus, now: float) -> di
     for name, view in zip(config.views, views, strict=True):
         if config.views[name].joined:
             problems += view_problems(state, view, now, source.time)
+    for stream in streams:
+        problems += stream_problems(state, stream, now, source.time)
     problems += [problem for follower in followers for problem in follower_problems(state, follower, now)]
     return {
         "pipeline": config.name,
@@ -58,6 +62,7 @@ def status(config: Config, state: State, source: SourceStatus, now: float) -> di
         },
         "warnings": [*source.warnings, *warnings(state)],
         "views": views,
+        "streams": streams,
         "followers": followers,
         "problems": [problem.to_json() for problem in problems],
         "unreachable": [problem.who for problem in problems if problem.unreachable],
@@ -79,9 +84,12 @@ def settled(state: State, now: float) -> dict[str, dict[str, object] | None]:
     facts: dict[str, dict[str, object] | None] = {}
     for key, fact in state.facts.items():
         kind, *names = key.split("/")
-        if kind not in ("follower", "build") or fact.value.get("state") != "failed":
+        if kind not in ("follower", "build", "computed") or fact.value.get("state") != "failed":
             continue
-        lease = names[0] if kind == "follower" else view_lease(names[0], int(names[2]))
+        if kind == "build":
+            lease = view_lease(names[0], int(names[2]))
+        else:
+            lease = names[0] if kind == "follower" else stream_lease(names[0])
         if not is_running(state, lease, now):
             facts[key] = {**fact.value, "state": "stopped", "trouble": ""}
     return facts
@@ -180,6 +188,28 @@ def _built(name: str, state: State, now: float) -> dict[str, Any]:
         "quarantined": sum(fact.get("quarantined") or 0 for fact in shards),
         "trouble": trouble,
         "error": trouble if "failed" in states else None,
+    }
+
+
+def _stream(name: str, state: State, now: float) -> dict[str, Any]:
+    """A stream, by its newest build. `closed_to`, in seconds since 1970: windows that end by then are published."""
+    number = newest_stream_number(state, name)
+    fact = state.get(stream_progress_key(name, number)) or {}
+    said = str(fact.get("state", "stopped"))
+    if said != "failed" and not is_running(state, stream_lease(name), now):
+        said = "stopped"
+    trouble = str(fact.get("trouble") or "") or None
+    counts = ("late", "invalid", "dropped", "state_rows", "state_bytes")
+    return {
+        "name": name,
+        "state": said,
+        "generation": number or None,
+        "closed_to": fact.get("closed_to"),
+        "frontier_lsn": fact.get("frontier_lsn"),
+        **{count: fact.get(count) or 0 for count in counts},
+        "lag_records": fact.get("lag_records"),
+        "trouble": trouble,
+        "error": trouble if said == "failed" else None,
     }
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar, NotRequired, TypedDict
 
-from driftless.config.models import Config, milliseconds
+from driftless.config.duration import milliseconds
+from driftless.config.models import Config
 from driftless.errors import LogReplaced, SourceError
 from driftless.facts.state import State
 from driftless.kafka.client import Kafka, Offsets, Topic
@@ -144,10 +145,13 @@ def registered_log(state: State, table: str) -> TopicLog | None:
 
 
 class LogName(TypedDict):
-    """How the fact of a generation names the log that it follows. `build`: of its view; 0 for the table's own log."""
+    """How the fact of a generation names the log that it follows. `build`: of its view, 0 for the table's own log.
+    `stream`: the build of its stream, where it follows one.
+    """
 
     epoch: int
     build: int
+    stream: NotRequired[int]
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,31 @@ from driftless.facts.builds import FollowedView
 from driftless.facts.epochs import FollowedTable
 from driftless.facts.followed_log import FollowedLog
 from driftless.facts.state import State
+from driftless.facts.streams import FollowedStream, newest_stream_build
 from driftless.table import Table
 from driftless.types import refusal
 from driftless.where.clause import parse
 
 
 def view_fields(config: Config, view: str, table: Table) -> dict[str, str]:
-    """Name in the document -> column, with what the view leaves open taken from the table as it is now."""
+    """Name in the document -> column, with what the view leaves open taken from the table as it is now; of a stream
+    all, under their own names.
+    """
+    if view in config.streams:
+        return {column.name: column.name for column in table.columns}
     return config.views[view].fields(tuple(column.name for column in table.columns if refusal(column) is None))
+
+
+def followed_table(config: Config, follower: str, state: State) -> Table | None:
+    """What a follower's documents are made of, as it is registered: its view's root, or the columns of its stream. None
+    where that was not applied yet.
+    """
+    root = config.table_of(follower)
+    if root is None:
+        build = newest_stream_build(state, config.followers[follower].view)
+        return None if build is None else build.table
+    fact = state.get(f"table/{root}")
+    return None if fact is None else Table.from_json(fact)
 
 
 @dataclass(frozen=True)
@@ -29,8 +46,8 @@ class Generation:
 
     `table`: as it was when the generation was begun, with the columns that it shows. `epoch`: of the table's log, at
     whose floor it begins. `build`: of a view of several tables, whose topic it follows; 0 where it follows the table's
-    own. `auto_promote`: promoted as soon as it is built and checked. `promoted_at`, `retired_at`:
-    seconds since 1970, by the broker's clock, at which readers began and ceased to see it.
+    own. `stream`: the same of a stream. `auto_promote`: promoted as soon as it is built and checked. `promoted_at`,
+    `retired_at`: seconds since 1970, by the broker's clock, at which readers began and ceased to see it.
     """
 
     number: int
@@ -43,6 +60,7 @@ class Generation:
     fingerprint: str
     epoch: int = 1
     build: int = 0
+    stream: int = 0
     auto_promote: bool = True
     promoted_at: float | None = None
     retired_at: float | None = None
@@ -51,6 +69,8 @@ class Generation:
         """Under the names that facts have: `by_itself` is `auto_promote`."""
         facts = {**asdict(self), "table": self.table.to_json(), "by_itself": self.auto_promote}
         del facts["number"], facts["auto_promote"]
+        if not self.stream:  # as versions without streams read it
+            del facts["stream"]
         return facts
 
     @classmethod
@@ -66,6 +86,8 @@ class Generation:
     @property
     def followed(self) -> FollowedLog:
         """The log that it follows. Nobody else asks which kind it is."""
+        if self.stream:
+            return FollowedStream(self.view, self.stream)
         if self.build:
             return FollowedView(self.view, self.build)
         return FollowedTable(self.table.full_name, self.epoch)
@@ -91,7 +113,7 @@ def define(
     log = log or FollowedTable(table.full_name)
     entry = config.followers[follower]
     fields = view_fields(config, entry.view, table)
-    where = config.views[entry.view].where
+    where = None if entry.view in config.streams else config.views[entry.view].where
     shown = {*fields.values(), *table.key, *(parse(where).columns if where else ())}
     table = replace(table, columns=tuple(column for column in table.columns if column.name in shown))
     sink = {key: value for key, value in entry.sink.items() if key not in entry.access}

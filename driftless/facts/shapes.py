@@ -65,6 +65,7 @@ def _reads_back(kind: str, fact: Mapping[str, Any]) -> bool:
     from driftless.facts.builds import Build
     from driftless.facts.epochs import TopicLog
     from driftless.facts.generation import Generation
+    from driftless.facts.streams import StreamBuild
     from driftless.table import Table
 
     made: dict[str, Callable[[Any], object]] = {
@@ -72,6 +73,7 @@ def _reads_back(kind: str, fact: Mapping[str, Any]) -> bool:
         "epochs": lambda fact: TopicLog.from_json(fact).newest.floors.items(),
         "table": Table.from_json,
         "view": lambda fact: Build.from_json(1, fact),
+        "stream": lambda fact: StreamBuild.from_json("", 1, fact).fingerprint,
     }
     if kind not in made:
         return True
@@ -180,6 +182,8 @@ _NUMBERED = {
     "follower": r"[^/]+/\d{1,9}",
     "view": r"[^/]+/\d{1,9}",
     "build": r"[^/]+/\d{1,9}/\d{1,9}",
+    "stream": r"[^/]+/\d{1,9}",
+    "computed": r"[^/]+/\d{1,9}",
 }
 _KINDS: dict[str, dict[str, Check]] = {
     "lease": {
@@ -222,6 +226,23 @@ _KINDS: dict[str, dict[str, Check]] = {
         "still_seconds?": _or_none(_time),
         "error?": _or_none(_text),
     },
+    "computed": {
+        "state": _text,
+        "frontier_lsn?": _or_none(_lsn),
+        "marker?": _or_none(_marker),
+        "ends?": _or_none(_offsets),
+        "lag_records?": _or_none(_int),
+        "closed_to?": _or_none(_time),
+        "late?": _count,
+        "invalid?": _count,
+        "dropped?": _count,
+        "state_rows?": _count,
+        "state_bytes?": _count,
+        "trouble?": _text,
+        "trouble_since?": _or_none(_time),
+        "still_seconds?": _or_none(_time),
+        "error?": _or_none(_text),
+    },
     "generation": {
         "view": _text,
         "table": _table,
@@ -232,11 +253,18 @@ _KINDS: dict[str, dict[str, Check]] = {
         "fingerprint": _text,
         "epoch?": _count,
         "build?": _count,
+        "stream?": _count,
         "by_itself?": _bool,
         "promoted_at?": _or_none(_time),
         "retired_at?": _or_none(_time),
     },
     "view": {"view": _map, "epochs": _map, "log": _or_none(lambda log: _map(log) and _has(log, _LOG))},
+    "stream": {
+        "sql": _text,
+        "events": _map,
+        "table": _table,
+        "log": _or_none(lambda log: _map(log) and _has(log, _LOG)),
+    },
     "table": _TABLE,
     "epochs": _LOG,
     "last": {"number": _count},

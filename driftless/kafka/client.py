@@ -263,6 +263,16 @@ class Kafka:
             consumer.close()
         return sorted(place for place in cut if place in places)  # type: ignore[misc]
 
+    def time_of(self, topic: str, partition: int, offset: int) -> int:
+        """When the first record of a partition from an offset on was written, in milliseconds since 1970; the time of
+        now where there is none yet.
+        """
+        ends = self.committed_ends(topic, partition + 1)
+        places = {partition: offset}, {partition: ends[partition]}
+        for message in self.read_between(topic, *places):
+            return int(message.timestamp()[1])
+        return int(time.time() * 1000)
+
     def offsets_at(self, topic: str, partitions: int, time: float) -> Offsets:
         """The first offset of each partition whose record is not older than `time`, in seconds since 1970."""
         ends = self.committed_ends(topic, partitions)

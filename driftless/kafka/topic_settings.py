@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from driftless.config.models import milliseconds
+from driftless.config.duration import milliseconds
 
 MAX_MESSAGE_BYTES = 16 << 20
 """What every topic takes, and every producer of ours may write: the limit of a batch, so of one record too."""
@@ -10,6 +10,16 @@ DOCUMENT_BYTES = MAX_MESSAGE_BYTES - 4096
 """What a document of a view may have with its key: the rest is for headers, and for what a batch and its compression
 put around a record."""
 COMMON = {"max.message.bytes": str(MAX_MESSAGE_BYTES)}
+
+
+def ticks_settings() -> dict[str, str]:
+    """Of the ticks of a stream: the newest one is all that counts."""
+    return {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime", "segment.ms": "600000"}
+
+
+def batches_settings() -> dict[str, str]:
+    """Of what a stream has published: the newest record of a key holds. One may have the offsets of many partitions."""
+    return {**COMMON, "cleanup.policy": "compact", "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.1"}
 
 
 def log_settings(retention: float) -> dict[str, str]:

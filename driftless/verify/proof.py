@@ -102,6 +102,7 @@ class Proof:
     def __init__(self, subject: Subject, means: VerifyContext) -> None:
         self._subject = subject
         self._means = means
+        self._source = subject.source or means.source
         self._verdict = Verdict()
         self._held = frozenset[str]()
         self._log = LogSpool(subject, means.kafka, self._path("log"), self._step("log"))
@@ -145,7 +146,7 @@ class Proof:
         keys = list(dict.fromkeys(key for some in wrong.values() for key in some))
         if not keys:
             return
-        with self._means.source.moment(self._means.report) as moment, suppress(NoDocument):
+        with self._source.moment(self._means.report) as moment, suppress(NoDocument):
             for page in moment.documents(subject.careful or subject.statement, keys, aside=True):
                 for key, text in page:
                     values.setdefault(key, {})["source"] = Beyond(moment).look(key, text)
@@ -299,9 +300,9 @@ class Proof:
         self._verdict.cuts += 1
         topics = {log.topic: log.partitions, **subject.beside}
         lo = means.kafka.written_ends(topics)
-        with means.source.moment(means.report) as moment, _beside() as pool:
+        with self._source.moment(means.report) as moment, _beside() as pool:
             self._verdict.lsn = self._verdict.lsn or moment.lsn
-            marker = means.source.mark()
+            marker = self._source.mark()
             if keys is None:
                 step = self._step("source", moment.count(subject.statement))
             else:

@@ -145,6 +145,14 @@ def report(
     return found
 
 
+def stream_report(name: str, subject: Subject, verdict: Verdict, samples: int) -> Report:
+    """A stream's part: its log against its SQL as a batch."""
+    found = Report(name, 1, subject.name, verdict.lsn, verdict.source_documents, verdict.source_documents)
+    found.unproven = len(verdict.unproven)
+    _take_in(found, subject.stage, verdict, LOG, samples)
+    return found
+
+
 def _take_in(
     found: Report,
     stage: str,

@@ -115,7 +115,8 @@ class Subject:
     own do not. `skips`: the log need not tell every state of a document, as a view's. `superseded`: whether the log
     has a new epoch. `columns`: of the table, where the subject is one. `again`: has the source's rows of some keys
     written into the log once more; None where nobody can. `builders`: of a view's log, who writes it.
-    `quarantined`: asks for the keys that are too large for it.
+    `quarantined`: asks for the keys that are too large for it. `source`: what it is compared with, where that is not
+    the database.
     """
 
     name: str
@@ -131,6 +132,7 @@ class Subject:
     again: Callable[[Sequence[str]], None] | None = None
     builders: ViewBuilders | None = None
     quarantined: Callable[[], frozenset[str]] = frozenset
+    source: Source | None = None
     targets: list[Target] = field(default_factory=list)
 
     @property

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from driftless.config.models import milliseconds
+from driftless.config.duration import milliseconds
 from driftless.control.request import requests
 from driftless.errors import Fenced, LogReplaced, SinkError, SinkUnavailable, SourceError, SyncError
 from driftless.facts.generation import Generation, end_keys, generations

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from redis.connection import parse_url
 
 from driftless.config.address import url_problem
-from driftless.config.models import Duration, milliseconds
+from driftless.config.duration import Duration, milliseconds
 from driftless.errors import SinkMisconfigured
 from driftless.sink import Applied, Progress, SinkContext, in_silence
 from sinks import ACCESS, SinkConfig, Unfit

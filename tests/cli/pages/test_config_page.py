@@ -11,6 +11,7 @@ from cli.pages.config_page import PAGE, page
 from driftless.config.base import Model
 from driftless.config.kafka_security import KafkaSecurity
 from driftless.config.models import Config, ConnectConfig, KafkaConfig, SourceConfig, TableConfig
+from driftless.config.streams import EventsConfig, StreamConfig, TimeConfig
 from driftless.config.views import ManyConfig, OneConfig, ViewConfig
 from tests.docs.test_docs import blocks
 from tests.driftless.config.test_config import load_text
@@ -18,6 +19,7 @@ from tests.support.secured import KEY_PASSWORD, Certificates
 
 MODELS: list[type[Model]] = [Config, SourceConfig, TableConfig, KafkaConfig, KafkaSecurity, ConnectConfig]
 VIEWS: list[type[Model]] = [ViewConfig, OneConfig, ManyConfig]
+STREAMS: list[type[Model]] = [EventsConfig, TimeConfig, StreamConfig]
 STORES: list[type[Model]] = [sinks.config_model(kind) for kind in sinks.kinds()]
 
 
@@ -27,11 +29,14 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_sections_stand_in_the_order_of_the_file() -> None:
     headings = [line for line in page().splitlines() if line.startswith("## `")]
-    assert headings == ["## `source`", "## `kafka`", "## `connect`", "## `views`", "## `followers`"]
-    assert list(Config.model_fields) == ["name", "source", "kafka", "connect", "views", "followers"]
+    sections = ["source", "kafka", "connect", "views", "events", "streams", "followers"]
+    assert headings == [f"## `{section}`" for section in sections]
+    assert list(Config.model_fields) == ["name", *sections]
 
 
-@pytest.mark.parametrize("model", [*MODELS, *VIEWS, *STORES], ids=lambda model: f"{model.__module__}.{model.__name__}")
+@pytest.mark.parametrize(
+    "model", [*MODELS, *VIEWS, *STREAMS, *STORES], ids=lambda model: f"{model.__module__}.{model.__name__}"
+)
 def test_every_key_says_what_it_means(model: type[Model]) -> None:
     for name, field in model.model_fields.items():
         assert field.description, name
@@ -59,6 +64,9 @@ def test_the_examples_make_one_file_that_names_every_key(tmp_path: Path, monkeyp
         config.connect,
     ]
     for part, model in zip(parts, MODELS, strict=True):
+        assert part.model_fields_set == set(model.model_fields)
+    events = config.events["clicks"]
+    for part, model in zip((events, events.time, config.streams["page_minute"]), STREAMS, strict=True):
         assert part.model_fields_set == set(model.model_fields)
     order = config.views["order"]
     shown: list[tuple[type[Model], list[Model]]] = [

@@ -181,13 +181,14 @@ MISTAKES = [
         "an unknown key",
         "name: shop",
         "name: shop\nversion: 1",
-        "2: version: unknown field; known: `connect`, `followers`, `kafka`, `name`, `source`, `views`",
+        "2: version: unknown field; known: `connect`, `events`, `followers`, `kafka`, `name`, `source`, `streams`, "
+        "`views`",
     ),
     (
-        "what does not exist yet",
+        "a section that stands too deep",
         "    root: public.p",
         "    events: {}\n    root: public.p",
-        "14: views.product.events: this version cannot do that yet",
+        "14: views.product.events: stands in the wrong place: it belongs at the top of the file, not indented",
     ),
     # -- what names something else
     (

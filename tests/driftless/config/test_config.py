@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import sinks
+from driftless.config.duration import milliseconds
 from driftless.config.load import load
-from driftless.config.models import Config, milliseconds
+from driftless.config.models import Config
 from driftless.errors import ConfigError
 
 GOOD = """\
@@ -105,7 +106,8 @@ def test_a_secret_is_read_from_a_file_and_never_from_a_message(tmp_path: Path) -
 
 
 def test_what_this_version_cannot_do_says_so(tmp_path: Path) -> None:
-    assert problems(tmp_path, GOOD + "streams: {}\n") == ["sync.yaml:19: streams: this version cannot do that yet"]
+    events = "events:\n  orders:\n    table: public.orders\n    columns: {at: timestamptz}\n    time: {event: at}\n"
+    assert "sync.yaml:21: events.orders.table: this version cannot do that yet" in problems(tmp_path, GOOD + events)
 
 
 @pytest.mark.parametrize(

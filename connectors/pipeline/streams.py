@@ -1,0 +1,103 @@
+"""Builds of streams: which are wanted, what must be true of the topics that they read, and beginning them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from connectors.pipeline.plan_context import Action, PlanContext, bind
+from driftless import names
+from driftless.config.models import Config
+from driftless.errors import SourceError
+from driftless.facts.epochs import another_topic
+from driftless.facts.state import State
+from driftless.facts.streams import (
+    AnalysedStream,
+    EventSource,
+    StreamBuild,
+    newest_stream_build,
+    stream_builds,
+    stream_progress_key,
+)
+from driftless.kafka.client import Kafka
+
+TIMESTAMPS = "message.timestamp.type"
+
+
+def topic_faults(config: Config, kafka: Kafka) -> Iterator[tuple[tuple[str, ...], str]]:
+    """What is wrong with the topics of events: the place in the file, and what to do."""
+    for name, events in config.events.items():
+        at = ("events", name, "topic")
+        if kafka.topic(events.topic) is None:
+            yield at, f"Kafka has no topic {events.topic}: the application that writes the events makes it"
+            continue
+        stamped = kafka.topic_settings(events.topic).get(TIMESTAMPS)
+        if stamped != "LogAppendTime":
+            yield (
+                at,
+                f"the topic {events.topic} has {TIMESTAMPS}={stamped}: what is late would be judged by clocks of the "
+                f"producers; set it to LogAppendTime (`kafka-configs --alter --topic {events.topic} --add-config "
+                f"{TIMESTAMPS}=LogAppendTime`)",
+            )
+
+
+def plan_streams(
+    config: Config, context: PlanContext, state: State, analysed: Mapping[str, AnalysedStream]
+) -> tuple[list[Action], dict[str, StreamBuild]]:
+    """What is to be begun, and for each stream the build that its followers are to read."""
+    actions, found = [], dict[str, StreamBuild]()
+    for name, what in analysed.items():
+        stream, before = config.streams[name], newest_stream_build(state, name)
+        events = {each: _source(config, context.kafka, each, before) for each in what.events}
+        wanted = StreamBuild(
+            name,
+            1 if before is None else before.number + 1,
+            stream.sql,
+            events,
+            what.table,
+            what.spark,
+            stream.partitions or config.kafka.partitions,
+        )
+        another = another_topic(context.kafka, before.log) if before is not None and before.log is not None else ""
+        if before is not None and before.fingerprint == wanted.fingerprint and not another:
+            found[name] = before
+            continue
+        found[name] = wanted
+        detail = f"build {wanted.number}, of {', '.join(sorted(events))}"
+        if before is not None:
+            detail += f", since its topic {another}" if another else ", next to the one that is there"
+        verb = "create" if before is None else "rebuild"
+        actions.append(Action(verb, f"stream {name}", detail, do=_begin(config, context, wanted)))
+    return actions, found
+
+
+def _source(config: Config, kafka: Kafka, name: str, before: StreamBuild | None) -> EventSource:
+    """Events from the first one that there is; where a build has them already, as it has them."""
+    events = config.events[name]
+    topic = kafka.topic(events.topic)
+    if topic is None:
+        raise SourceError(f"Kafka has no topic {events.topic}", hint="the application that writes the events makes it")
+    known = before.events.get(name) if before is not None else None
+    wanted = EventSource.of(events, topic, kafka.beginnings(topic.name, topic.partitions))
+    return known if known is not None and known.definition == wanted.definition else wanted
+
+
+def _begin(config: Config, context: PlanContext, wanted: StreamBuild) -> Callable[[], None]:
+    def begin() -> None:
+        build = wanted.from_first_events(context.kafka).with_topics(context.kafka, config.name)
+        context.control.write({build.key: build.to_json()})
+
+    return begin
+
+
+def plan_streams_removal(config: Config, context: PlanContext, state: State, existing: set[str]) -> list[Action]:
+    """Forget streams that were taken out of the configuration, with their topics."""
+    actions = []
+    for name in sorted({key.rpartition("/")[0] for key in state.by_prefix("stream")} - config.streams.keys()):
+        found = stream_builds(state, name)
+        topics = [topic for n in found for topic in names.stream_topics(config.name, name, n)]
+        for topic in topics:
+            if topic in existing:
+                actions.append(Action("drop", f"topic {topic}", do=bind(context.kafka.delete, topic)))
+        gone = [key for n, build in found.items() for key in (build.key, stream_progress_key(name, n))]
+        actions.append(Action("forget", f"stream {name}", do=bind(context.control.write, dict.fromkeys(gone))))
+    return actions

@@ -1,0 +1,127 @@
+"""Events and streams as sync.yaml declares them: what happened and when, and the SQL that counts it.
+
+What can be told from the file alone is checked here; what needs Spark's own parser, in jobs/streams/analysis.py.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+
+from driftless.config.base import Model
+from driftless.config.duration import Duration, milliseconds
+from driftless.config.event_types import MOMENT, event_type
+from driftless.config.views import KeyColumns
+
+_SQL_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def _sql_name(name: str) -> str:
+    if not _SQL_NAME.fullmatch(name):
+        near = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")
+        meant = f"; did you mean `{near}`?" if _SQL_NAME.fullmatch(near) else ""
+        raise ValueError(f"it is a table's name in SQL: use lower-case letters, digits and `_`, at most 48{meant}")
+    return name
+
+
+def _type(written: str) -> str:
+    event_type(written)
+    return written
+
+
+def _topic(name: str) -> str:
+    if not _TOPIC.fullmatch(name):
+        raise ValueError("a topic's name has letters, digits, `.`, `_` and `-`, at most 249")
+    return name
+
+
+SqlName = Annotated[str, AfterValidator(_sql_name), WithJsonSchema({"type": "string", "format": "name"})]
+EventTypeName = Annotated[str, AfterValidator(_type)]
+
+
+class TimeConfig(Model):
+    """When an event happened. When it was received is what the broker says."""
+
+    event: str = Field(description="The column that says when it happened, a `timestamptz`.", examples=["at"])
+    sent: str | None = Field(
+        default=None,
+        description="The column that says when the device sent it, by the same clock as `event`. Where that clock "
+        "differs from the broker's by more than 2 s, the event's time is corrected by the difference.",
+        examples=["sent_at"],
+    )
+
+
+class EventsConfig(Model):
+    """Events that applications write into a topic of Kafka, one JSON object each."""
+
+    topic: Annotated[str, AfterValidator(_topic)] = Field(
+        description="The topic. Its `message.timestamp.type` must be `LogAppendTime`: lateness is judged by the time "
+        "at which the broker received an event.",
+        examples=["app.clicks"],
+    )
+    columns: dict[str, EventTypeName] = Field(
+        description="The members of each object that are read, with their types: `boolean`, `smallint`, `integer`, "
+        "`bigint`, `numeric`, `numeric(p,s)`, `text`, `uuid`, `date`, `timestamptz`. A `timestamptz` is a text in "
+        "ISO 8601, or a number of milliseconds since 1970.",
+        examples=["{id: bigint, page: text, at: timestamptz, sent_at: timestamptz}"],
+    )
+    time: TimeConfig = Field(description="When an event happened.", examples=["{event: at}"])
+    lateness: Duration = Field(
+        default="1m",
+        description="An event that was received later than this after it happened is late. A window is final when it "
+        "has been over for so long.",
+        examples=["10m"],
+    )
+    late: Literal["drop"] = Field(
+        default="drop", description="What becomes of late events: they are left out, and counted.", examples=["drop"]
+    )
+
+    @property
+    def lateness_ms(self) -> int:
+        return milliseconds(self.lateness)
+
+    @model_validator(mode="after")
+    def _has_its_time(self) -> EventsConfig:
+        if not self.columns:
+            raise ValueError("no column is declared: `time.event` must be one of `columns`")
+        for field in ("event", "sent"):
+            name = getattr(self.time, field)
+            if name is None:
+                continue
+            if name not in self.columns:
+                raise ValueError(f"`time.{field}` is `{name}`, which is not one of `columns`")
+            if self.columns[name].strip().lower() != MOMENT:
+                raise ValueError(f"`time.{field}` is `{name}`, which must be a `{MOMENT}` in `columns`")
+        return self
+
+
+class StreamConfig(Model):
+    """Documents that are computed over time: Spark SQL over events."""
+
+    sql: str = Field(
+        description="A query over `events` by their names, grouped by `window(TIME, SIZE)` or "
+        "`window(TIME, SIZE, STEP)`, in Spark's SQL. The column that is the events' time has it corrected.",
+        examples=[
+            '"SELECT window.start AS minute, page, count(*) AS views FROM clicks '
+            "GROUP BY window(at, '1 minute'), page\""
+        ],
+    )
+    key: KeyColumns = Field(
+        description="The column or columns of the result that name a document. No two results have the same.",
+        examples=["[minute, page]"],
+    )
+    emit: Literal["final"] = Field(
+        default="final",
+        description="`final`: a window's document is written once, when no further event of it can come in time.",
+        examples=["final"],
+    )
+    partitions: int | None = Field(
+        default=None,
+        ge=1,
+        le=512,
+        description="Partitions of the stream's log. As `kafka.partitions` says if left out.",
+        examples=["8"],
+    )

@@ -1,0 +1,235 @@
+"""Builds of streams: the generations of a query over events, each with a log of its own that followers read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from driftless import names
+from driftless.config.models import Config
+from driftless.config.streams import EventsConfig
+from driftless.errors import SourceError
+from driftless.facts.epochs import LogName, TopicLog, first_epoch
+from driftless.facts.state import State
+from driftless.kafka.client import Kafka, Offsets, Topic
+from driftless.kafka.log_writer import create_log
+from driftless.kafka.topic_settings import batches_settings, ticks_settings
+from driftless.table import Column, Table
+
+KEEP_DELETES_MS = 7 * 24 * 3600 * 1000
+"""For how long the log of a stream keeps deletes."""
+
+
+@dataclass(frozen=True)
+class EventSource:
+    """Events as a build reads them: a topic from `floors` on. `lateness`: in milliseconds."""
+
+    topic: str
+    topic_id: str
+    floors: Offsets
+    columns: Mapping[str, str]
+    event: str
+    sent: str | None
+    lateness: int
+
+    @classmethod
+    def of(cls, config: EventsConfig, topic: Topic, floors: Offsets) -> EventSource:
+        time = config.time
+        return cls(config.topic, topic.id, floors, dict(config.columns), time.event, time.sent, config.lateness_ms)
+
+    def to_json(self) -> dict[str, object]:
+        return {**vars(self), "floors": {str(p): o for p, o in self.floors.items()}, "columns": dict(self.columns)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> EventSource:
+        return cls(**{**data, "floors": {int(p): int(o) for p, o in data["floors"].items()}})
+
+    @property
+    def definition(self) -> list[object]:
+        """What its rows are made of: where it begins is no part of that."""
+        return [self.topic, self.topic_id, sorted(self.columns.items()), self.event, self.sent, self.lateness]
+
+
+@dataclass(frozen=True)
+class StreamBuild:
+    """`sql` over `events`, by their names in it. `table`: the columns of a document, and its key. `spark`: the version
+    by which it is computed; its state is another version's to read or not. `log`: None before it is made. `why` it was
+    begun. `begin_ms`: windows that began before then are left out, since the log has not all events of them any more.
+    """
+
+    stream: str
+    number: int
+    sql: str
+    events: Mapping[str, EventSource]
+    table: Table
+    spark: str
+    partitions: int
+    why: str = ""
+    log: TopicLog | None = None
+    begin_ms: int = 0
+
+    @property
+    def lateness(self) -> int:
+        """In milliseconds: a window is final when it has been over for so long."""
+        return max(source.lateness for source in self.events.values())
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all that its documents depend on, but for the events themselves."""
+        events = {name: source.definition for name, source in self.events.items()}
+        made_of = [self.sql, events, self.table.to_json(), self.spark]
+        return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def followed(self) -> FollowedStream:
+        """Its log, for whoever follows it."""
+        return FollowedStream(self.stream, self.number, self.fingerprint)
+
+    @property
+    def key(self) -> str:
+        """Of its fact in the control topic."""
+        return f"stream/{self.stream}/{self.number}"
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """What it reads: topic -> how many partitions it had when the build was begun."""
+        return {source.topic: len(source.floors) for source in self.events.values()}
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "sql": self.sql,
+            "events": {name: source.to_json() for name, source in self.events.items()},
+            "table": self.table.to_json(),
+            "spark": self.spark,
+            "partitions": self.partitions,
+            "why": self.why,
+            "begin_ms": self.begin_ms,
+            "log": None if self.log is None else self.log.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, stream: str, number: int, data: Mapping[str, Any]) -> StreamBuild:
+        events = {name: EventSource.from_json(source) for name, source in data["events"].items()}
+        log = None if data["log"] is None else TopicLog.from_json(data["log"])
+        table, more = Table.from_json(data["table"]), (data["spark"], int(data["partitions"]), str(data["why"]))
+        return cls(stream, number, data["sql"], events, table, *more, log, int(data["begin_ms"]))
+
+    def from_first_events(self, kafka: Kafka) -> StreamBuild:
+        """The same from the first events that there are now. Where older ones are gone, windows that may lack some of
+        theirs are left out.
+        """
+        events = {
+            name: replace(source, floors=kafka.beginnings(source.topic, len(source.floors)))
+            for name, source in self.events.items()
+        }
+        gone = [(source.topic, p, o) for source in events.values() for p, o in source.floors.items() if o]
+        begins = [kafka.time_of(*place) for place in gone]
+        return replace(self, events=events, begin_ms=max(begins, default=0))
+
+    def with_topics(self, kafka: Kafka, pipeline: str) -> StreamBuild:
+        """The same with its topics, made where they are missing."""
+        found = create_log(
+            kafka, names.stream_topic(pipeline, self.stream, self.number), self.partitions, KEEP_DELETES_MS
+        )
+        kafka.create(names.ticks_topic(pipeline, self.stream, self.number), 1, ticks_settings())
+        kafka.create(names.batches_topic(pipeline, self.stream, self.number), 1, batches_settings())
+        return replace(self, log=first_epoch(found.name, found.id, found.partitions))
+
+
+@dataclass(frozen=True)
+class AnalysedStream:
+    """What Spark says of a stream's SQL. `table`: the columns of a document and its key. `events`: those that it reads,
+    by name. `spark`: its version.
+    """
+
+    table: Table
+    events: tuple[str, ...]
+    spark: str
+
+
+def stream_table(stream: str, columns: tuple[Column, ...], key: tuple[str, ...]) -> Table:
+    """What a follower of a stream takes for its table. No table of the source has that name."""
+    return Table("", stream, columns, key)
+
+
+def stream_build(state: State, stream: str, number: int) -> StreamBuild | None:
+    """The build of that number; None where there is none."""
+    fact = state.get(f"stream/{stream}/{number}")
+    return None if fact is None else StreamBuild.from_json(stream, number, fact)
+
+
+def stream_builds(state: State, stream: str) -> dict[int, StreamBuild]:
+    """Every build of a stream that there is, by number, oldest first."""
+    facts = state.by_prefix(f"stream/{stream}")
+    return {n: StreamBuild.from_json(stream, n, facts[str(n)].value) for n in sorted(map(int, facts))}
+
+
+def newest_stream_number(state: State, stream: str) -> int:
+    """Of the build that was begun last; 0 where there is none."""
+    return max(map(int, state.by_prefix(f"stream/{stream}")), default=0)
+
+
+def newest_stream_build(state: State, stream: str) -> StreamBuild | None:
+    """The one that was begun last."""
+    return stream_build(state, stream, newest_stream_number(state, stream))
+
+
+def stream_progress_key(stream: str, number: int) -> str:
+    """Of the fact that says where a build stands."""
+    return f"computed/{stream}/{number}"
+
+
+@dataclass(frozen=True)
+class FollowedStream:
+    """The log that a build of a stream writes: a `FollowedLog`."""
+
+    ours: ClassVar[bool] = True
+    renewal: ClassVar[str] = "its stream is rebuilt"
+    stream: str
+    number: int
+    fingerprint: str = field(default="", compare=False)
+
+    def to_json(self) -> LogName:
+        return {"epoch": 1, "build": 0, "stream": self.number}
+
+    def known(self, state: State) -> FollowedStream:
+        build = stream_build(state, self.stream, self.number)
+        return self if build is None else build.followed
+
+    def is_registered(self, state: State) -> bool:
+        return state.get(f"stream/{self.stream}/{self.number}") is not None
+
+    def is_superseded(self, state: State) -> bool:
+        """Never: a log that is final shows nothing that is gone, and `driftless apply` begins what replaces it."""
+        del state
+        return False
+
+    def newest(self, state: State) -> FollowedStream:
+        return replace(self, number=newest_stream_number(state, self.stream))
+
+    def why_newest(self, state: State) -> str:
+        build = newest_stream_build(state, self.stream)
+        return build.why if build else ""
+
+    def build(self, state: State) -> None:
+        """None: no view is made of tables here; see `stream_build`."""
+        del state
+
+    def topic(self, state: State) -> TopicLog:
+        build = stream_build(state, self.stream, self.number)
+        if build is None or build.log is None:
+            raise SourceError(
+                f"build {self.number} of the stream {self.stream} is not there any more",
+                hint="`driftless rebuild` fills the follower from the newest build",
+            )
+        return build.log
+
+    def retention_seconds(self, config: Config, state: State) -> float:
+        del config, state
+        return KEEP_DELETES_MS / 1000
+
+    def progress(self, state: State) -> list[dict[str, Any]]:
+        return [state.get(stream_progress_key(self.stream, self.number)) or {}]

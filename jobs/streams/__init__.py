@@ -1,0 +1,1 @@
+"""Streams: Spark SQL over events, as a query that goes on, and as the batch that proves it."""

@@ -1,0 +1,216 @@
+"""What a stream's SQL means, by Spark's own analyser, before anything is begun: its columns, and its mistakes."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from driftless.config.event_types import event_type
+from driftless.config.models import Config
+from driftless.config.streams import EventsConfig, StreamConfig
+from driftless.facts.streams import AnalysedStream, stream_table
+from driftless.suggest import did_you_mean
+from driftless.table import Column
+from driftless.where.words import spark_words
+from jobs.decode.spark_sql import quote
+from jobs.streams.query import NEVER, query_session
+
+_POSTGRES = {
+    BooleanType: "bool",
+    ByteType: "int2",
+    ShortType: "int2",
+    IntegerType: "int4",
+    LongType: "int8",
+    FloatType: "float4",
+    DoubleType: "float8",
+    DecimalType: "numeric",
+    StringType: "text",
+    DateType: "date",
+    TimestampType: "timestamptz",
+    StructType: "jsonb",
+    ArrayType: "jsonb",
+    MapType: "jsonb",
+}
+"""What a column of the result is called as a column of a table."""
+_CLOCK = "another answer at another time; use the events' own time"
+_CHANCE = "another answer each time"
+_ORDER = "another answer in another order of the events"
+_REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(("now", "current_timestamp", "current_date", "curdate", "localtimestamp"), _CLOCK),
+    **dict.fromkeys(("rand", "random", "randn", "uuid", "shuffle", "randstr", "uniform"), _CHANCE),
+    **dict.fromkeys(("monotonically_increasing_id", "spark_partition_id", "input_file_name"), _CHANCE),
+    **dict.fromkeys(("first", "first_value", "last", "last_value", "any_value", "mode"), f"{_ORDER}; use min or max"),
+    **dict.fromkeys(("max_by", "min_by"), f"{_ORDER} where two are equal; use max or min of a struct"),
+    **dict.fromkeys(("collect_list", "array_agg", "listagg", "string_agg"), f"{_ORDER}; use sort_array(collect_set())"),
+    **dict.fromkeys(("approx_percentile", "percentile_approx", "approx_top_k"), f"{_ORDER}: it is no exact number"),
+    **dict.fromkeys(("double", "float", "real"), f"{_ORDER}, once such numbers are added; use decimal"),
+    **dict.fromkeys(("collect_set",), f"{_ORDER}; put it within sort_array"),
+    **dict.fromkeys(("stddev", "stddev_pop", "stddev_samp", "std", "variance", "var_pop", "var_samp"), f"{_ORDER}"),
+    **dict.fromkeys(("corr", "covar_pop", "covar_samp", "skewness", "kurtosis", "regr_slope", "regr_r2"), f"{_ORDER}"),
+    "watermark": "what is late is said by `lateness` of the events",
+}
+_BARE = ("current_timestamp", "current_date", "localtimestamp", "watermark", "double", "float", "real")
+"""Those that are written without brackets, too."""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """`field` of the stream in sync.yaml."""
+
+    field: str
+    what: str
+
+
+def analyse(spark: SparkSession, config: Config, name: str) -> AnalysedStream | list[Mistake]:
+    """What a stream of the configuration is made of, or what is wrong with it."""
+    stream = config.streams[name]
+    mistakes = [Mistake("sql", what) for what in refused(stream.sql)]
+    session = query_session(spark)
+    events = _named(stream.sql, config.events)
+    for each in events:
+        _empty_view(session, each, config.events[each])
+    try:
+        rows = session.sql(stream.sql)
+    except PySparkException as exc:
+        return [*mistakes, Mistake("sql", _told(exc, stream.sql, config))]
+    try:
+        rows.where("window.end IS NOT NULL")
+    except AnalysisException:
+        what = "its outermost query must be grouped by `window(TIME, SIZE)`: windows are what closes, and is published"
+        return [*mistakes, Mistake("sql", what)]
+    mistakes += _of_columns(stream, rows)
+    if not mistakes and (why := _unsupported(session, stream, {each: config.events[each] for each in events})):
+        mistakes.append(Mistake("sql", why))
+    if mistakes:
+        return mistakes
+    columns = tuple(Column(f.name, _POSTGRES[type(f.dataType)]) for f in rows.schema.fields)
+    read = tuple(each for each in events if _is_read(session, stream.sql, each))
+    return AnalysedStream(stream_table(name, columns, stream.key), read, pyspark.__version__)
+
+
+def refused(sql: str) -> Iterator[str]:
+    """Where it is not the same at any time, in any order: the proof would fail by chance."""
+    words = spark_words(sql)
+    for number, (word, after) in enumerate(zip(words, [*words[1:], None], strict=True)):
+        name = word.text.lower()
+        if name == "collect_set" and number > 1 and words[number - 2].text.lower() == "sort_array":
+            continue
+        called = name in _BARE or (after is not None and after.text == "(")
+        if name in _REFUSED and called and not word.quoted:
+            yield f"{_place(sql, word.start)}: `{word.text}` gives {_REFUSED[name]}"
+
+
+def _named(sql: str, events: Mapping[str, EventsConfig]) -> list[str]:
+    """Events whose names stand in it, if only as a column's."""
+    words = {word.text.lower() for word in spark_words(sql)}
+    return [name for name in events if name in words]
+
+
+def _empty_view(spark: SparkSession, name: str, events: EventsConfig) -> None:
+    schema = ", ".join(f"{quote(column)} {event_type(kind).spark}" for column, kind in events.columns.items())
+    spark.createDataFrame([], schema).createOrReplaceTempView(name)
+
+
+def _is_read(spark: SparkSession, sql: str, name: str) -> bool:
+    """Whether it reads these events: then it means nothing without them."""
+    view = spark.table(name)
+    spark.catalog.dropTempView(name)
+    try:
+        spark.sql(sql)
+    except AnalysisException:
+        return True
+    else:
+        return False
+    finally:
+        view.createOrReplaceTempView(name)
+
+
+def _of_columns(stream: StreamConfig, rows: DataFrame) -> Iterator[Mistake]:
+    names = [field.name for field in rows.schema.fields]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        yield Mistake("sql", f"gives two columns `{twice[0]}`: name each otherwise, with AS")
+    for field in rows.schema.fields:
+        if type(field.dataType) not in _POSTGRES or not _plain(field.dataType):
+            yield Mistake("sql", f"the column `{field.name}` is a {field.dataType.simpleString()}: no document has one")
+    for name in stream.key:
+        if name not in names:
+            yield Mistake("key", f"`{name}` is no column of the result{did_you_mean(name, names)}")
+
+
+def _plain(kind: DataType) -> bool:
+    """Whether all that it holds can stand in a document."""
+    match kind:
+        case StructType():
+            return all(_plain(field.dataType) for field in kind.fields)
+        case ArrayType():
+            return _plain(kind.elementType)
+        case MapType():
+            return isinstance(kind.keyType, StringType) and _plain(kind.valueType)
+    return type(kind) in _POSTGRES
+
+
+def _unsupported(spark: SparkSession, stream: StreamConfig, events: Mapping[str, EventsConfig]) -> str:
+    """Why Spark cannot run it as a query that goes on; empty where it can. A query over nothing is begun, and ended."""
+    for name, source in events.items():
+        columns = [f"CAST(NULL AS {event_type(kind).spark}) AS {quote(c)}" for c, kind in source.columns.items()]
+        rows = spark.readStream.format("rate").option("rowsPerSecond", 1).load().where("false").selectExpr(*columns)
+        rows.withWatermark(source.time.event, NEVER).createOrReplaceTempView(name)
+    folder = Path(tempfile.mkdtemp(prefix="driftless-check-"))
+    try:
+        writer = spark.sql(stream.sql).writeStream.outputMode("append").format("noop")
+        writer.option("checkpointLocation", str(folder)).trigger(processingTime="1 hour").start().stop()
+    except PySparkException as exc:
+        return f"Spark cannot compute this as a stream: {_message(exc)}"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        for name, source in events.items():
+            _empty_view(spark, name, source)
+    return ""
+
+
+def _told(exc: PySparkException, sql: str, config: Config) -> str:
+    """Spark's words, with the place in the SQL."""
+    place, fragment = "", ""
+    with suppress(Exception):
+        for context in exc.getQueryContext():
+            place, fragment = _place(sql, context.startIndex()), context.fragment()
+    said = _message(exc)
+    if exc.getCondition() == "TABLE_OR_VIEW_NOT_FOUND" and fragment:
+        said = f"there are no events `{fragment}`{did_you_mean(fragment, config.events)}"
+    return f"{place}: {said}" if place else said
+
+
+def _message(exc: PySparkException) -> str:
+    """The first sentence of what Spark says, without the name of the error."""
+    line = next(line for line in str(exc).splitlines() if line.strip())
+    return line.partition("] ")[2].partition(" SQLSTATE:")[0] or line
+
+
+def _place(sql: str, start: int) -> str:
+    before = sql[:start]
+    return f"line {before.count(chr(10)) + 1}, column {start - before.rfind(chr(10))} of the SQL"

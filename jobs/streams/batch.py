@@ -1,0 +1,129 @@
+"""What a batch of a stream's query read and published: in the checkpoint of Spark, and in the stream's own topic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from driftless.errors import SourceError
+from driftless.kafka.client import Kafka, Offsets
+
+BATCH_KEY = b"batch"
+
+
+@dataclass(frozen=True)
+class PlannedBatch:
+    """A batch as Spark has planned it: up to where it reads each topic, and the moment in milliseconds up to which
+    windows are closed by it.
+    """
+
+    read: Mapping[str, Offsets]
+    closed_ms: int
+
+
+@dataclass(frozen=True)
+class PublishedBatch:
+    """The newest batch that was published, in one transaction with its documents.
+
+    `checkpoint`: the id of the checkpoint that it was computed with. `ends`: where the stream's log had come to: the
+    documents before it are those of all windows that end at or before `closed_ms`, of the events up to `read`.
+    `reached_ms`: the greatest `closed_ms` that there ever was. While a lost checkpoint is computed again it is greater,
+    and what is published is only what differs.
+    """
+
+    checkpoint: str
+    batch: int
+    read: Mapping[str, Offsets]
+    closed_ms: int
+    ends: Offsets
+    reached_ms: int
+
+    @property
+    def is_refill(self) -> bool:
+        """Whether windows that were published before are being computed again."""
+        return self.closed_ms < self.reached_ms
+
+    def to_text(self) -> bytes:
+        fields = {**vars(self), "read": {t: _texts(o) for t, o in self.read.items()}, "ends": _texts(self.ends)}
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_text(cls, text: bytes) -> PublishedBatch:
+        """Raises ValueError, KeyError or TypeError for what is none."""
+        data = json.loads(text)
+        read = {topic: _numbers(offsets) for topic, offsets in data["read"].items()}
+        closed, reached = int(data["closed_ms"]), int(data["reached_ms"])
+        return cls(data["checkpoint"], int(data["batch"]), read, closed, _numbers(data["ends"]), reached)
+
+
+def _texts(offsets: Offsets) -> dict[str, int]:
+    return {str(p): offset for p, offset in offsets.items()}
+
+
+def _numbers(offsets: Mapping[str, Any]) -> Offsets:
+    return {int(p): int(offset) for p, offset in offsets.items()}
+
+
+def newest_batch(kafka: Kafka, topic: str) -> PublishedBatch | None:
+    """What was published last; None where nothing was. A record that is none of ours is passed over."""
+    found = None
+    for message in kafka.read_to_end(topic, isolation="read_committed"):
+        if message.key() == BATCH_KEY and (value := message.value()) is not None:
+            try:
+                found = PublishedBatch.from_text(value)
+            except (ValueError, KeyError, TypeError):
+                continue
+    return found
+
+
+class QueryCheckpoint:
+    """Spark's checkpoint of a query, a folder. What is read of it is in text, as Spark documents its recovery."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def id(self) -> str:
+        """What names it; empty where there is none."""
+        try:
+            return str(json.loads((self.folder / "metadata").read_text(encoding="utf-8"))["id"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
+
+    @property
+    def newest(self) -> int:
+        """The number of the batch that was planned last; -1 for none."""
+        return self._newest("offsets")
+
+    @property
+    def committed(self) -> int:
+        """Of the last one that Spark has finished."""
+        return self._newest("commits")
+
+    def _newest(self, log: str) -> int:
+        return max((int(path.name) for path in (self.folder / log).glob("*") if path.name.isdecimal()), default=-1)
+
+    def planned(self, batch: int) -> PlannedBatch:
+        """Raises SourceError where the batch cannot be read."""
+        try:
+            _, more, *sources = (self.folder / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
+            closed = int(json.loads(more)["batchWatermarkMs"])
+            read: dict[str, Offsets] = {}
+            for line in sources:
+                if line.startswith("{"):
+                    read |= {topic: _numbers(offsets) for topic, offsets in json.loads(line).items()}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as exc:
+            raise SourceError(
+                f"the checkpoint {self.folder.name} cannot be read: {type(exc).__name__}",
+                hint="remove it and restart `driftless run`: it computes the stream again and publishes what differs",
+            ) from exc
+        return PlannedBatch(read, closed)
+
+    def continues(self, published: PublishedBatch | None) -> bool:
+        """Whether a query may go on from it: what it planned was published, but for one batch at most."""
+        if published is None:
+            return self.committed < 0
+        return self.id == published.checkpoint and self.committed <= published.batch <= self.committed + 1

@@ -1,0 +1,88 @@
+"""From records of a topic of events to rows: typed columns, the event's time, and whether it is late.
+
+All of it is made of the record alone. So a query that goes on, a replay of it and a batch have the same rows.
+"""
+
+from __future__ import annotations
+
+from driftless.config.event_types import MOMENT, event_type
+from driftless.facts.streams import EventSource
+from jobs.decode.spark_sql import literal, quote
+
+SKEW_MS = 2_000
+"""How much a device's clock may differ from the broker's before its events' times are corrected."""
+REASON = "_reason"
+"""The column that says why an event is left out; null where it is not."""
+LATE, INVALID = "late", "invalid"
+"""Reasons: it was received too late after it happened; it is no JSON object of the declared columns, or has no time."""
+_OLDEST_MS = 0
+_RECEIVED, _OBJECT, _BAD, _RAW = "_received", "_object", "_bad", "_raw"
+
+
+def event_rows_sql(source: EventSource) -> list[list[str]]:
+    """Steps of `selectExpr` over Kafka's columns `value` and `timestamp`, ending in the declared columns and `REASON`.
+
+    The column of the event's time has it corrected: moved by what the device's clock was wrong at `sent`, and never
+    after the broker received the event.
+    """
+    members = ", ".join(f"{quote(name)} STRING" for name in source.columns)
+    parsed = f"from_json(CAST(value AS STRING), {literal(members)})"
+    decoded = [f"{parsed} AS {_OBJECT}", f"unix_millis(timestamp) AS {_RECEIVED}"]
+    typed = [f"{_typed(name, kind)} AS {quote(name)}" for name, kind in source.columns.items()]
+    bad = " OR ".join(
+        f"({_OBJECT}.{quote(name)} IS NOT NULL AND {_typed(name, kind)} IS NULL)"
+        for name, kind in source.columns.items()
+        if event_type(kind).spark != "STRING"
+    )
+    shaped = [*typed, f"({bad}) AS {_BAD}", _RECEIVED]
+    columns = [quote(name) for name in source.columns]
+    timed = [*columns, _BAD, _RECEIVED, f"{_corrected(source)} AS {_RAW}"]
+    event = quote(source.event)
+    others = [c for c in columns if c != event]
+    at = f"timestamp_millis(least({_RAW}, {_RECEIVED})) AS {event}"
+    reason = (
+        f"CASE WHEN {_BAD} OR {_RAW} IS NULL OR {_RAW} < {_OLDEST_MS} THEN '{INVALID}' "
+        f"WHEN {_RECEIVED} - {_RAW} > {source.lateness} THEN '{LATE}' END AS {REASON}"
+    )
+    return [decoded, shaped, timed, [*others, at, reason]]
+
+
+def empty_columns(source: EventSource) -> list[str]:
+    """The declared columns but for the event's time, of a row that is no event."""
+    return [
+        f"CAST(NULL AS {event_type(kind).spark}) AS {quote(name)}"
+        for name, kind in source.columns.items()
+        if name != source.event
+    ]
+
+
+def schema_sql(source: EventSource) -> str:
+    """The columns that a query sees, as a schema of Spark's."""
+    return ", ".join(f"{quote(name)} {event_type(kind).spark}" for name, kind in source.columns.items())
+
+
+def _typed(name: str, kind: str) -> str:
+    """A member as a value of its type; null where it cannot be one."""
+    text = f"{_OBJECT}.{quote(name)}"
+    spark = event_type(kind).spark
+    if spark == "STRING":
+        return text
+    if kind.strip().lower() == MOMENT:
+        return (
+            f"CASE WHEN {text} RLIKE '^-?[0-9]{{1,15}}$' THEN timestamp_millis(CAST({text} AS BIGINT)) "
+            f"ELSE try_cast({text} AS TIMESTAMP) END"
+        )
+    if spark.startswith("DECIMAL"):
+        # A cast would round what has more digits.
+        held = f"try_cast({text} AS {spark})"
+        return f"CASE WHEN {held} = try_cast({text} AS DECIMAL(38,18)) THEN {held} END"
+    return f"try_cast({text} AS {spark})"
+
+
+def _corrected(source: EventSource) -> str:
+    """The event's time in milliseconds, with what the device's clock was wrong taken from it."""
+    event = f"unix_millis({quote(source.event)})"
+    if source.sent is None:
+        return event
+    off = f"{_RECEIVED} - unix_millis({quote(source.sent)})"
+    return f"{event} + CASE WHEN abs({off}) > {SKEW_MS} THEN {off} ELSE 0 END"

@@ -1,0 +1,55 @@
+"""Up to which moment all events of a stream's topics have been read: what a tick says."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from driftless.kafka.client import Offsets
+
+PROBE_SECONDS = 1.0
+"""How often the brokers are asked what time it is, and how far their topics are."""
+SLACK_MS = 1_000
+"""A broker whose clock is behind that of the one that was asked may stamp an event with an earlier moment."""
+_KEPT = 256
+
+Reach = Mapping[str, Offsets]
+"""Topic -> partition -> offset."""
+
+
+class EventFrontiers:
+    """Moments, each with where the topics had been written to by then. For one thread.
+
+    What a topic takes later is stamped later: whoever has read up to there has every event that was received before the
+    moment. Decided or not, since a transaction that is under way may hold such events.
+    """
+
+    def __init__(self, now: Callable[[], float], written: Callable[[], Reach]) -> None:
+        """`now`: the brokers' clock, in seconds since 1970. `written`: where the topics have been written to."""
+        self._now = now
+        self._written = written
+        self._probe_at = 0.0
+        self._waiting: deque[tuple[int, Reach]] = deque()
+        self.reached_ms = 0
+        """Every event that was received before then has been read."""
+
+    def look(self, read: Reach) -> bool:
+        """Whether `reached_ms` has risen, where what lies before `read` has been read."""
+        if time.monotonic() >= self._probe_at:
+            self._probe_at = time.monotonic() + PROBE_SECONDS
+            moment = int(self._now() * 1000) - SLACK_MS  # first: what is written afterwards is stamped later
+            self._waiting.append((moment, self._written()))
+            if len(self._waiting) > _KEPT:
+                self._waiting = deque(list(self._waiting)[1::2])  # the newest stays
+        risen = False
+        while self._waiting and _has(read, self._waiting[0][1]):
+            moment, _ = self._waiting.popleft()
+            if moment > self.reached_ms:
+                self.reached_ms, risen = moment, True
+        return risen
+
+
+def _has(read: Reach, written: Reach) -> bool:
+    """Whether all of it has been read; a partition that nobody has read from is at its beginning."""
+    return all(read.get(topic, {}).get(p, 0) >= end for topic, ends in written.items() for p, end in ends.items())

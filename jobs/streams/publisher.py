@@ -1,0 +1,82 @@
+"""A stream's documents into its log, each batch once: with what the batch has read, in one transaction of Kafka."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from driftless import names
+from driftless.facts.streams import StreamBuild
+from driftless.kafka.client import Kafka, Offsets
+from driftless.kafka.log_writer import LogWriter, Record
+from jobs.streams.batch import BATCH_KEY, PlannedBatch, PublishedBatch, newest_batch
+
+_TICK_KEY = b"tick"
+
+
+class StreamPublisher:
+    """Opening it fences whoever published before. Any thread may call its methods."""
+
+    def __init__(self, kafka: Kafka, pipeline: str, build: StreamBuild) -> None:
+        assert build.log is not None
+        owner = names.stream_lease(build.stream)
+        id_ = names.lease_id(pipeline, f"{owner}.{build.number}")
+        self._log = LogWriter(kafka, build.log.topic, build.log.partitions, id_, owner)
+        self._kafka = kafka
+        self._ticks = names.ticks_topic(pipeline, build.stream, build.number)
+        self._batches = names.batches_topic(pipeline, build.stream, build.number)
+        self._number = str(build.number).encode()
+        self._lock = threading.Lock()
+        self.newest = newest_batch(kafka, self._batches)
+        """What was published last; None where nothing was."""
+
+    @property
+    def ticks(self) -> tuple[str, int]:
+        """Their topic, and where it ends: what was told to an older checkpoint is before that."""
+        return self._ticks, self._kafka.written_ends({self._ticks: 1})[self._ticks][0]
+
+    def published(self) -> dict[str, str]:
+        """Every document that is in the log, by key. A key that is no text is a stranger's."""
+        found: dict[str, str] = {}
+        for message in self._log.written():
+            key, value = message.key(), message.value()
+            with suppress(UnicodeDecodeError):
+                if key is not None and value is not None:
+                    found[key.decode()] = value.decode(errors="replace")
+                elif key is not None:
+                    found.pop(key.decode(), None)
+        return found
+
+    def publish(self, checkpoint: str, batch: int, planned: PlannedBatch, writes: Iterable[tuple[str, str]]) -> None:
+        """A batch's documents, and that it was published."""
+        before = self.newest
+        reached = max(planned.closed_ms, before.reached_ms if before else 0)
+        ends: Offsets = dict(before.ends) if before else {}
+
+        def said(after: Offsets) -> list[tuple[str, bytes, bytes]]:
+            ends.update(after)
+            self.newest = PublishedBatch(checkpoint, batch, planned.read, planned.closed_ms, ends, reached)
+            return [(self._batches, BATCH_KEY, self.newest.to_text())]
+
+        with self._lock:
+            try:
+                self._log.write(self._records(writes, planned.closed_ms), said)
+            except BaseException:
+                self.newest = before
+                raise
+
+    def tick(self, moment_ms: int) -> None:
+        """Tell the query that it has read every event that was received before this moment."""
+        with self._lock:
+            self._log.write([], lambda _: [(self._ticks, _TICK_KEY, str(moment_ms).encode())])
+
+    def _records(self, writes: Iterable[tuple[str, str]], closed_ms: int) -> Iterable[Record]:
+        headers = [("kind", b"result"), ("closed", str(closed_ms).encode()), ("gen", self._number)]
+        for key, document in writes:
+            yield key.encode(), document.encode(), headers
+
+
+def differing(writes: Iterable[tuple[str, str]], known: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+    """Those that the log does not have so already."""
+    return ((key, document) for key, document in writes if known.get(key) != document)

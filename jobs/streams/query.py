@@ -1,0 +1,174 @@
+"""The two ways to run a stream's SQL: as a query of Spark Structured Streaming that goes on, and as a batch.
+
+Windows close by ticks, never by events: the watermark comes from the ticks alone, and a tick is written once all events
+up to its moment have been read (jobs/streams/frontiers.py). So the same windows come of any batches.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.functions import col, count, expr, when
+from pyspark.sql.streaming.query import StreamingQuery
+
+from driftless.errors import SourceError
+from driftless.facts.streams import EventSource, StreamBuild
+from driftless.kafka.client import Offsets
+from jobs.decode.spark_sql import literal, quote
+from jobs.streams.event_rows import INVALID, LATE, REASON, empty_columns, event_rows_sql
+
+NEVER = "36500 days"
+"""The delay by which events never move the watermark."""
+TICK = "_tick"
+BARRIER = f"{TICK} IS NULL OR spark_partition_id() < 0"
+"""Takes ticks out above the watermark. No rule of Spark's moves a filter past it: one that did would take ticks out
+before the watermark has seen them, and no window of an idle source would ever close."""
+MOST_OFFSETS = 200_000
+"""Offsets of each topic in one batch: bounds its memory."""
+TRIGGER = "500 milliseconds"
+SETTINGS = {
+    "spark.sql.streaming.multipleWatermarkPolicy": "max",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+}
+
+
+def query_session(spark: SparkSession) -> SparkSession:
+    """A session of its own: its views have the names of events, and queries are set otherwise than jobs."""
+    session = spark.newSession()
+    for name, value in SETTINGS.items():
+        session.conf.set(name, value)
+    return session
+
+
+def closed_rows(spark: SparkSession, build: StreamBuild, sql: str = "") -> DataFrame:
+    """What the build's SQL gives over the views that are there, of windows that the log has whole."""
+    rows = spark.sql(sql or build.sql)
+    return rows.where(f"window.start >= timestamp_millis({build.begin_ms:d})")
+
+
+def start(
+    spark: SparkSession,
+    build: StreamBuild,
+    options: Mapping[str, str],
+    ticks: tuple[str, int],
+    folder: Path,
+    publish: Callable[[DataFrame, int], None],
+) -> StreamingQuery:
+    """Begin the query, or go on with its checkpoint in `folder`. `ticks`: their topic, and the first that counts.
+
+    Raises SourceError where the plan would not let ticks through.
+    """
+    topic, first = ticks
+    for name, source in build.events.items():
+        events = _stream(spark, options, source.topic, source.floors).option("maxOffsetsPerTrigger", MOST_OFFSETS)
+        rows = _event_rows(events.load(), source).observe(name, *_counts())
+        kept = _kept(rows, source).selectExpr("*", f"CAST(NULL AS BOOLEAN) AS {TICK}")
+        told = _stream(spark, {**options, "failOnDataLoss": "false"}, topic, {0: first}).load()
+        at = f"timestamp_millis(CAST(CAST(value AS STRING) AS BIGINT)) AS {quote(source.event)}"
+        ticked = told.selectExpr(at, *empty_columns(source), f"true AS {TICK}")
+        event = source.event
+        whole = kept.withWatermark(event, NEVER).unionByName(
+            ticked.withWatermark(event, f"{build.lateness + 1} milliseconds")
+        )
+        whole.where(BARRIER).drop(TICK).createOrReplaceTempView(name)
+    writer = closed_rows(spark, build).writeStream.outputMode("append").foreachBatch(publish)
+    return writer.option("checkpointLocation", str(folder)).trigger(processingTime=TRIGGER).start()
+
+
+def assert_barrier(query: StreamingQuery) -> bool:
+    """Whether the plan of the last batch has been looked at. Raises SourceError where a filter stands between ticks and
+    their watermark: the barrier alone may take ticks out, above it.
+    """
+    text = io.StringIO()
+    with redirect_stdout(text):
+        query.explain(extended=True)
+    if "== Optimized Logical Plan ==" not in text.getvalue():
+        return False
+    plan = text.getvalue().partition("== Optimized Logical Plan ==")[2].partition("== Physical Plan ==")[0]
+    for watermark, below in branches(plan):
+        if NEVER not in watermark and any("Filter" in line for line in below):
+            raise SourceError(
+                "Spark would take ticks out before they close a window: "
+                f"{next(line.strip() for line in below if 'Filter' in line):.200}",
+                hint="this Spark is not the one that driftless was written for: install the version of its lock file",
+            )
+    return True
+
+
+def branches(plan: str) -> list[tuple[str, list[str]]]:
+    """Of each watermark in a plan's text, its line and those below it that belong to it."""
+    lines = plan.splitlines()
+    found = []
+    for number, line in enumerate(lines):
+        if "EventTimeWatermark" in line:
+            depth = _depth(line)
+            below = []
+            for other in lines[number + 1 :]:
+                if _depth(other) <= depth:
+                    break
+                below.append(other)
+            found.append((line, below))
+    return found
+
+
+def _depth(line: str) -> int:
+    return len(re.match(r"[\s:|+\-]*", line)[0])  # type: ignore[index]
+
+
+def batch_views(
+    spark: SparkSession,
+    build: StreamBuild,
+    options: Mapping[str, str],
+    begin: Mapping[str, Offsets],
+    end: Mapping[str, Offsets],
+) -> None:
+    """The events between two places of each topic as views, under their names in the SQL: what a query has read."""
+    for name, source in build.events.items():
+        reader = spark.read.format("kafka").options(**options).option("assign", _assigned(source.topic, end))
+        reader = reader.option("startingOffsets", _written(source.topic, begin[source.topic]))
+        reader = reader.option("endingOffsets", _written(source.topic, end[source.topic]))
+        _kept(_event_rows(reader.load(), source), source).createOrReplaceTempView(name)
+
+
+def closed_batch(spark: SparkSession, build: StreamBuild, closed_ms: int, begin_ms: int) -> DataFrame:
+    """The documents' rows of all windows that end at or before `closed_ms` and begin at or after `begin_ms`."""
+    within = f"window.end <= timestamp_millis({closed_ms:d}) AND window.start >= timestamp_millis({begin_ms:d})"
+    return closed_rows(spark, build).where(within)
+
+
+def _event_rows(records: DataFrame, source: EventSource) -> DataFrame:
+    for step in event_rows_sql(source):
+        records = records.selectExpr(*step)
+    return records
+
+
+def _kept(rows: DataFrame, source: EventSource) -> DataFrame:
+    return rows.where(f"{REASON} IS NULL").select(*(col(quote(name)) for name in source.columns))
+
+
+def _counts() -> list[Column]:
+    """How many events are left out, by reason."""
+    return [count(when(expr(f"{REASON} = {literal(why)}"), True)).alias(why) for why in (LATE, INVALID)]
+
+
+def _stream(spark: SparkSession, options: Mapping[str, str], topic: str, begin: Offsets):  # type: ignore[no-untyped-def]
+    reader = spark.readStream.format("kafka").options(**options)
+    return reader.option("subscribe", topic).option("startingOffsets", _written(topic, begin))
+
+
+def _written(topic: str, offsets: Offsets) -> str:
+    return json.dumps({topic: {str(p): offset for p, offset in offsets.items()}})
+
+
+def _assigned(topic: str, end: Mapping[str, Offsets]) -> str:
+    return json.dumps({topic: sorted(end[topic])})

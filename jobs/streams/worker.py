@@ -1,0 +1,305 @@
+"""Compute one stream from its events into a log of its own, until told to stop."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from driftless.control.topic import Control
+from driftless.errors import SourceError, SourceUnavailable, SyncError
+from driftless.facts.streams import StreamBuild
+from driftless.kafka.client import Offsets
+from jobs.brokers.identity_check import LogIdentityCheck
+from jobs.log.frontier import Frontier
+from jobs.spark.errors import spark_error
+from jobs.spark.session import name_jobs
+from jobs.spark.source import kafka_options
+from jobs.streams import query as queries
+from jobs.streams.batch import QueryCheckpoint
+from jobs.streams.documents import documents
+from jobs.streams.event_rows import INVALID, LATE
+from jobs.streams.frontiers import EventFrontiers
+from jobs.streams.progress import StreamProgress
+from jobs.streams.publisher import StreamPublisher, differing
+from jobs.supervise.leased import Shared, report_failure
+
+_log = logging.getLogger(__name__)
+LOOK_SECONDS = 0.1
+"""How often it is looked whether a tick is due, or something is to be told."""
+PAUSE_SECONDS, RETRY_SECONDS = 0.5, 5.0
+"""How long to wait before trying again, at first and at most."""
+DROPPED = (
+    "Spark left {0:,} events out that were not late: a broker's clock went back; `driftless verify` says which windows "
+    "lack them"
+)
+
+
+class StreamWorker:
+    """The loop of one build: run its query, publish each batch once, and tell it when windows are over.
+
+    Spark's checkpoint keeps what is open, the log's own topics what was published of which events. Where the two do not
+    belong together, the query begins again from the first event, and only what differs is published.
+    """
+
+    def __init__(
+        self, build: StreamBuild, shared: Shared, folder: Path, confirm: Callable[[], None], known: Mapping[str, Any]
+    ) -> None:
+        """`folder`: for Spark's checkpoint. `confirm`: raises Fenced where another runner has taken over. `known`: what
+        the control topic says of the build: the counts go on from there.
+        """
+        assert build.log is not None
+        self.build = build
+        self.folder = folder
+        self.progress = StreamProgress(build)
+        self.progress.late, self.progress.invalid = (int(known.get(name) or 0) for name in ("late", "invalid"))
+        self.stop = threading.Event()
+        self._own = build.log
+        self._shared = shared
+        self._kafka = shared.kafka
+        self._confirm = confirm
+        self._identity = LogIdentityCheck(shared.kafka, shared.topics, [build.log])
+        self._spark = queries.query_session(shared.spark)
+        self._pause = PAUSE_SECONDS
+        self._failure: SyncError | None = None
+        self._seen = -1
+        self._looked = False
+        self._claimed = 0
+        self._told = -1
+
+    @property
+    def history(self) -> int:
+        """Of the source: events are none of its tables'."""
+        return 0
+
+    @property
+    def group(self) -> str:
+        """The name of its Spark jobs."""
+        return f"stream {self.build.stream}/{self.build.number}"
+
+    def run(self) -> None:
+        """Compute until `stop` is set or an error ends it; the error is left in `progress.error`."""
+        name_jobs(self._shared.spark, self.group, f"compute {self.build.stream}", self.group)
+        with report_failure(self):
+            while not self.stop.is_set():
+                try:
+                    self._compute()
+                    if self.progress.error is None:
+                        self.progress.state = "stopped"
+                except SourceUnavailable as exc:
+                    if not self.progress.last_error:
+                        _log.warning("%s: waiting: %s", self.group, exc)
+                    self.progress.last_error = str(exc)
+                    self.progress.changed.set()
+                    self.stop.wait(self._pause)
+                    self._pause = min(self._pause * 2, RETRY_SECONDS)
+
+    def fence(self, error: SyncError) -> None:
+        """Stop at once: another runner holds the lease, or the log cannot be trusted any more."""
+        self.progress.error, self.progress.state = error, "failed"
+        self.stop.set()
+
+    # -- one life of the query ----------------------------------------------------------------------------------
+
+    def _compute(self) -> None:
+        self._identity.invalidate()
+        self._identity.check()
+        self._same_events()
+        self._confirm()  # opening a producer fences whoever has one
+        publisher = StreamPublisher(self._kafka, self._shared.config.name, self.build)
+        checkpoint = QueryCheckpoint(self.folder)
+        if not checkpoint.continues(publisher.newest):
+            self._begin_again(publisher)
+        newest = publisher.newest
+        refill = newest is not None and (checkpoint.id != newest.checkpoint or newest.is_refill)
+        known = publisher.published() if refill else {}
+        progress = self.progress
+        progress.floor = self._places({s.topic: s.floors for s in self.build.events.values()})
+        progress.positions = dict(progress.floor)
+        if checkpoint.committed >= 0:
+            progress.positions |= self._places(checkpoint.planned(checkpoint.committed).read)
+        progress.closed_ms = newest.closed_ms if newest is not None and not refill else 0
+        self._seen, self._looked, self._failure = -1, False, None
+
+        def publish(rows: DataFrame, batch: int) -> None:
+            try:
+                self._publish(publisher, checkpoint, known, rows, batch)
+            except SyncError as exc:
+                self._failure = exc
+                raise
+
+        options = kafka_options(self._kafka, f"stream-{self.build.stream}")
+        query = queries.start(self._spark, self.build, options, publisher.ticks, self.folder, publish)
+        try:
+            self._follow(query, publisher)
+        finally:
+            query.stop()
+
+    def _begin_again(self, publisher: StreamPublisher) -> None:
+        """Compute from the first event. Raises SourceError where events are gone that documents were made of."""
+        if publisher.newest is not None:
+            _log.warning(
+                "%s: its checkpoint is not that of what was published; it is computed again from the first event, and "
+                "only what differs is published",
+                self.group,
+            )
+        for source in self.build.events.values():
+            first = self._kafka.beginnings(source.topic, len(source.floors))
+            if any(first[p] > floor for p, floor in source.floors.items()):
+                raise SourceError(
+                    f"the stream {self.build.stream} is to be computed from its first event, and {source.topic} does "
+                    "not keep it any more",
+                    hint="give the topic a longer retention.ms; another `sql` begins with what is there",
+                )
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _same_events(self) -> None:
+        """Raise SourceError where a topic of events is another one than the build was begun with."""
+        for source in self.build.events.values():
+            found = self._kafka.topic(source.topic)
+            if found is None:
+                raise SourceUnavailable(
+                    f"Kafka has no topic {source.topic}", hint="the application that writes events makes it"
+                )
+            if found.id != source.topic_id:
+                raise SourceError(
+                    f"the topic {source.topic} was recreated: events that were counted are not in it",
+                    hint="run `driftless apply`: it begins another build of the stream",
+                )
+
+    def _publish(
+        self,
+        publisher: StreamPublisher,
+        checkpoint: QueryCheckpoint,
+        known: Mapping[str, str],
+        rows: DataFrame,
+        batch: int,
+    ) -> None:
+        """What a batch gave. Spark's state moves on only where its rows are asked for, also of one published before."""
+        table = rows.toArrow()
+        newest = publisher.newest
+        if newest is not None and newest.checkpoint == checkpoint.id and batch <= newest.batch:
+            return
+        planned = checkpoint.planned(batch)
+        writes = list(differing(documents(self.build.stream, table, self.build.table.key), known))
+        publisher.publish(checkpoint.id, batch, planned, writes)
+        self.progress.published += len(writes)
+        self.progress.closed_ms = max(self.progress.closed_ms, planned.closed_ms)
+        self.progress.changed.set()
+
+    # -- beside the query ---------------------------------------------------------------------------------------
+
+    def _follow(self, query: StreamingQuery, publisher: StreamPublisher) -> None:
+        frontiers = EventFrontiers(Control(self._kafka, self._shared.config.name).now, self._written)
+        while not self.stop.wait(LOOK_SECONDS):
+            if not query.isActive:
+                raise self._ended(query)
+            self._identity.check()
+            if not self._looked and self._seen >= 0:
+                self._looked = queries.assert_barrier(query)
+            self._take_in(query)
+            if frontiers.look(self._read):
+                self._close(frontiers.reached_ms, publisher)
+            self._claim()
+
+    def _close(self, moment_ms: int, publisher: StreamPublisher) -> None:
+        """Have the windows closed that are over at a moment: by a tick, unless no window is open."""
+        closed_ms = moment_ms - self.build.lateness - 1
+        if closed_ms <= self.progress.closed_ms:
+            return
+        if self.progress.state_rows or self._seen < 0:
+            publisher.tick(moment_ms)
+        else:
+            self.progress.closed_ms = closed_ms
+
+    def _take_in(self, query: StreamingQuery) -> None:
+        """What Spark tells of the batches that have ended since the last look."""
+        progress = self.progress
+        for told in query.recentProgress:
+            if told.batchId <= self._seen:
+                continue
+            self._seen = told.batchId
+            for source in told.sources:
+                if source.endOffset and source.endOffset != "null":
+                    progress.positions |= self._places(_offsets(source.endOffset))
+            for name in self.build.events:
+                counts = told.observedMetrics.get(name)
+                if counts is not None:
+                    progress.late += counts[LATE]
+                    progress.invalid += counts[INVALID]
+            states = told.stateOperators
+            progress.state_rows = sum(state.numRowsTotal for state in states)
+            progress.state_bytes = sum(state.memoryUsedBytes for state in states)
+            progress.dropped += sum(state.numRowsDroppedByWatermark for state in states)
+            progress.last_error = DROPPED.format(progress.dropped) if progress.dropped else ""
+            self._pause = PAUSE_SECONDS
+            progress.changed.set()
+
+    def _ended(self, query: StreamingQuery) -> SyncError:
+        """Why the query has ended by itself."""
+        if self._failure is not None:
+            return self._failure
+        for topic, read in self._read.items():
+            first = self._kafka.beginnings(topic, len(read))
+            if any(first[p] > offset for p, offset in read.items()):
+                return SourceError(
+                    f"{topic} does not keep events any more that the stream {self.build.stream} has not read",
+                    hint="give the topic a longer retention.ms; another `sql` begins with what is there",
+                )
+        found = query.exception()
+        if isinstance(found, StreamingQueryException):
+            return spark_error(found)
+        return SourceUnavailable(f"the query of the stream {self.build.stream} has ended", hint="it is begun again")
+
+    def _claim(self) -> None:
+        """Raise the position of the source that the log claims. Events are not the source's: it is the newest one."""
+        progress, log, read = self.progress, self._own, self._shared.frontiers.newest
+        progress.ends = self._places(self._ends)
+        if read is None or read.lsn <= self._claimed:
+            return
+        tell = self._claimed < self._shared.frontiers.awaited <= read.lsn or self._told != progress.published
+        self._claimed = read.lsn
+        progress.frontier = Frontier(read, self._kafka.written_ends({log.topic: log.partitions}))
+        tell, progress.state = tell or progress.state != "live", "live"
+        if tell:
+            self._told = progress.published
+            progress.changed.set()  # where only time has passed, the next renewal of the lease tells
+
+    def _written(self) -> Mapping[str, Offsets]:
+        """Where the topics of events have been written to, with partitions that came later."""
+        counts = {}
+        for topic in self.build.topics:
+            found = self._kafka.topic(topic)
+            if found is None:
+                raise SourceUnavailable(f"Kafka has no topic {topic}")
+            counts[topic] = found.partitions
+        self._ends = self._kafka.written_ends(counts)
+        return self._ends
+
+    _ends: Mapping[str, Offsets] = {}
+
+    @property
+    def _read(self) -> Mapping[str, Offsets]:
+        found: dict[str, Offsets] = {}
+        for (topic, p), offset in self.progress.positions.items():
+            found.setdefault(topic, {})[p] = offset
+        return found
+
+    def _places(self, reach: Mapping[str, Offsets]) -> dict[tuple[str, int], int]:
+        """Of the topics of events alone."""
+        return {(t, p): o for t, offsets in reach.items() if t in self.build.topics for p, o in offsets.items()}
+
+
+def _offsets(text: str) -> dict[str, Offsets]:
+    found: dict[str, Offsets] = {}
+    for topic, offsets in json.loads(text).items():
+        found[topic] = {int(p): int(offset) for p, offset in offsets.items()}
+    return found

@@ -1,0 +1,291 @@
+"""Streams in the whole chain: events that applications write, windows that close, and what readers find of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from stack import stack_home
+from tests.chain.conftest import MakePipeline
+from tests.support.compare import OpenSearch, Redis, Store, View
+from tests.support.machine import until
+from tests.support.pipeline import Pipeline
+from tests.support.topic import records
+
+pytestmark = pytest.mark.server
+
+SEED = int(os.environ.get("DRIFTLESS_TEST_SEED") or random.randrange(10**6))
+ITEM = View("item", "public.items")
+PARTITIONS, LATENESS, WINDOW = 3, 4.0, 5
+SQL = (
+    "SELECT window.start AS began, page, count(*) AS views, sum(price) AS price, min(id) AS least "
+    f"FROM clicks WHERE page <> 'none' GROUP BY window(at, '{WINDOW} seconds'), page"
+)
+
+
+@pytest.fixture(scope="module")
+def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
+    """A pipeline with a stream that two followers read, beside a view."""
+    print(f"seed {SEED}")
+    source.execute("create table items (id int primary key, name text)")
+    pipeline = make_pipeline(ITEM)
+    topic = f"{pipeline.name}.clicks"  # removed with the pipeline
+    settings = {"message.timestamp.type": "LogAppendTime"}
+    admin = AdminClient({"bootstrap.servers": pipeline.endpoints.kafka})
+    for made in admin.create_topics([NewTopic(topic, PARTITIONS, config=settings)]).values():
+        made.result()
+    columns = {"id": "bigint", "page": "text", "price": "numeric(10,2)", "at": "timestamptz", "sent": "timestamptz"}
+    pipeline.sync["events"] = {
+        "clicks": {
+            "topic": topic,
+            "columns": columns,
+            "time": {"event": "at", "sent": "sent"},
+            "lateness": f"{LATENESS:.0f}s",
+        }
+    }
+    pipeline.sync["streams"] = {"page_views": {"sql": SQL, "key": ["began", "page"]}}
+    for follower, kind in (
+        ("trends", {"opensearch": {"url": "${SEARCH_URL}", "index": f"{pipeline.name}-trends"}}),
+        ("trends-cache", {"redis": {"url": "${CACHE_URL}", "key": f"{pipeline.name}-trends:{{page}}:{{began}}"}}),
+    ):
+        pipeline.sync["followers"][follower] = {"view": "page_views", **kind}
+    pipeline.apply()
+    pipeline.run()
+    return pipeline
+
+
+def stores(pipeline: Pipeline) -> dict[str, Store]:
+    return {
+        "trends": OpenSearch(pipeline.endpoints.opensearch, f"{pipeline.name}-trends"),
+        "trends-cache": Redis(
+            pipeline.endpoints.redis, f"{pipeline.name}-trends:{{page}}:{{began}}", ("began", "page")
+        ),
+    }
+
+
+class Clicks:
+    """Writes events of a seed: most in time, some late, some of clocks that are wrong, some that are none."""
+
+    def __init__(self, pipeline: Pipeline, seed: int) -> None:
+        self.topic = f"{pipeline.name}.clicks"
+        self.bootstrap = pipeline.endpoints.kafka
+        self._random = random.Random(seed)
+        self._producer = Producer({"bootstrap.servers": self.bootstrap})
+        self._id = 0
+
+    def write(self, count: int) -> None:
+        for _ in range(count):
+            self._producer.produce(self.topic, self._event(), partition=self._random.randrange(PARTITIONS))
+        self._producer.flush(30)
+
+    def _event(self) -> bytes:
+        self._id += 1
+        chance, now = self._random.random(), time.time()
+        if chance < 0.02:
+            return self._random.choice([b"no json", b"[1]", b'{"id": 7}', b'{"id": "x", "at": 1}', b""])
+        wrong = self._random.choice([-90_000.0, 86_400.0]) if chance < 0.1 else 0.0  # the clock of the device
+        delay = self._random.choice([30.0, 9.0]) if 0.1 <= chance < 0.15 else self._random.random() * 2
+        event: dict[str, Any] = {
+            "id": self._id,
+            "page": self._random.choice(["home", "cart", "none", "ü:{}%"]),
+            "price": self._random.choice([None, 1, "2.50", 0.25]),
+            "at": _written(now - delay + wrong, self._random),
+            "unknown": {"a": [1]},
+        }
+        if wrong or chance > 0.9:
+            event["sent"] = _written(now + wrong, self._random)
+        return json.dumps(event).encode()
+
+    def wanted(self, to: float) -> dict[str, dict[str, Any]]:
+        """What the stream must show of windows that end by then, worked out of the records without Spark."""
+        groups: dict[tuple[float, str], list[dict[str, Any]]] = {}
+        for value, received in _records(self.bootstrap, self.topic):
+            found = _event_of(value, received)
+            if isinstance(found, dict) and found["page"] != "none" and found["page"] is not None:
+                groups.setdefault((found["at"] // WINDOW * WINDOW, found["page"]), []).append(found)
+        documents = {}
+        for (began, page), events in groups.items():
+            if began + WINDOW <= to:
+                prices = [float(e["price"]) for e in events if e["price"] is not None]
+                text = datetime.fromtimestamp(began, UTC).isoformat()
+                documents[json.dumps([text, page], ensure_ascii=False)] = {
+                    "began": text,
+                    "page": page,
+                    "views": len(events),
+                    "price": sum(prices) if prices else None,
+                    "least": min(e["id"] for e in events),
+                }
+        return documents
+
+    def counts(self) -> Counter[str]:
+        """How many events are to be left out, by reason."""
+        found = (_event_of(value, received) for value, received in _records(self.bootstrap, self.topic))
+        return Counter(each for each in found if isinstance(each, str))
+
+
+def _written(at: float, chance: random.Random) -> object:
+    """A moment in one of the ways that are understood."""
+    moment = datetime.fromtimestamp(round(at, 3), UTC)
+    return chance.choice([round(at * 1000), moment.isoformat(), moment.isoformat().replace("+00:00", "Z")])
+
+
+def _event_of(value: bytes, received: float) -> dict[str, Any] | str:
+    """The event that a record is, with its time corrected; or why it is left out."""
+    try:
+        event = json.loads(value)
+        at, sent = (None if event.get(name) is None else _moment(event[name]) for name in ("at", "sent"))
+        int(event["id"])
+    except (ValueError, AttributeError, KeyError, TypeError):
+        return "invalid"
+    if at is None:
+        return "invalid"
+    at += received - sent if sent is not None and abs(received - sent) > 2 else 0.0
+    if at < 0:
+        return "invalid"
+    if round(received - at, 3) > LATENESS:
+        return "late"
+    return {**event, "at": min(at, received)}
+
+
+def _moment(written: object) -> float:
+    return written / 1000 if isinstance(written, int) else datetime.fromisoformat(str(written)).timestamp()
+
+
+def _records(bootstrap: str, topic: str) -> list[tuple[bytes, float]]:
+    """Value and broker's time of every record."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test", "auto.offset.reset": "earliest"})
+    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=15)[1] for p in range(PARTITIONS)}
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
+    found: list[tuple[bytes, float]] = []
+    while len(found) < sum(ends.values()):
+        message = consumer.poll(15)
+        assert message is not None
+        assert message.error() is None
+        found.append((message.value() or b"", message.timestamp()[1] / 1000))
+    consumer.close()
+    return found
+
+
+def stream(pipeline: Pipeline) -> Mapping[str, Any]:
+    (found,) = pipeline.status()["streams"]
+    return dict(found)
+
+
+def shown(store: Store) -> dict[str, Any]:
+    """Documents by key, whatever each store's helper calls them."""
+    return {
+        json.dumps([document["began"], document["page"]], ensure_ascii=False): document
+        for document in store.documents().values()
+    }
+
+
+def assert_shown(pipeline: Pipeline, clicks: Clicks) -> float:
+    """Wait until all windows up to now are closed, and compare what readers see with what they should."""
+    now = time.time()
+    moment = datetime.fromtimestamp(now, UTC).isoformat()
+    done = pipeline.here("wait", "--closed", moment, "page_views", "--timeout", "120", seconds=150)
+    assert done.code == 0, f"{done.err}\n{pipeline.explain()}"
+    pipeline.wait("trends")
+    pipeline.wait("trends-cache")
+    for name, store in stores(pipeline).items():
+        found, wanted = shown(store), clicks.wanted(now)
+        assert {key: found.get(key) for key in wanted} == wanted, name
+        assert {key for key in found if found[key]["began"] < moment[:19]} >= wanted.keys()
+    return now
+
+
+def test_windows_are_published_once_they_are_over_and_equal_the_events(pipeline: Pipeline) -> None:
+    clicks = Clicks(pipeline, SEED)
+    for _ in range(12):
+        clicks.write(60)
+        time.sleep(0.5)
+    assert_shown(pipeline, clicks)
+    told = stream(pipeline)
+    assert told["state"] == "live"
+    assert (told["late"], told["invalid"], told["dropped"]) == (clicks.counts()["late"], clicks.counts()["invalid"], 0)
+    assert clicks.counts()["late"] > 5
+    assert clicks.counts()["invalid"] > 2
+
+
+def test_verify_computes_it_again_as_a_batch(pipeline: Pipeline) -> None:
+    done = pipeline.here("verify", "page_views", "trends", "trends-cache", "--json", seconds=180)
+    reports = {report["name"]: report for report in done.json()["followers"]}
+    assert done.code == 0, reports
+    assert reports["page_views"]["source_documents"] > 3
+    assert {name: report["in_sync"] for name, report in reports.items()} == dict.fromkeys(reports, True)
+
+
+def test_a_document_that_somebody_changes_in_the_log_is_found_and_named(pipeline: Pipeline) -> None:
+    log = f"{pipeline.name}.stream.page_views.1"
+    key, value = next((key, value) for key, value in records(pipeline.endpoints.kafka, log) if key and value)
+    wrong = json.loads(value) | {"views": 10_000}
+    producer = Producer({"bootstrap.servers": pipeline.endpoints.kafka, "partitioner": "murmur2_random"})
+    producer.produce(log, json.dumps(wrong).encode(), key)
+    producer.flush(15)
+    try:
+        done = pipeline.here("verify", "page_views", "--json", seconds=180)
+        (report,) = done.json()["followers"]
+        assert (done.code, report["stage"], report["different"]) == (1, "stream-log", 1)
+        assert report["samples"][0]["key"] == key.decode()
+    finally:
+        producer.produce(log, value, key)
+        producer.flush(15)
+    assert pipeline.here("verify", "page_views", seconds=180).code == 0
+
+
+def test_a_run_that_is_killed_publishes_each_window_once(pipeline: Pipeline) -> None:
+    clicks = Clicks(pipeline, SEED + 1)
+    for turn in range(3):
+        clicks.write(100)
+        time.sleep(1 + turn)
+        job = [job for job in pipeline.jobs() if job.running][-1]
+        job.kill()
+        clicks.write(100)
+        pipeline.run()
+    assert_shown(pipeline, clicks)
+    assert stream(pipeline)["dropped"] == 0
+    log = records(pipeline.endpoints.kafka, f"{pipeline.name}.stream.page_views.1")
+    tampered = 2  # by the test before
+    assert sum(n - 1 for n in Counter(key for key, _ in log).values()) == tampered
+
+
+def test_a_lost_checkpoint_is_computed_again_and_only_differences_are_published(pipeline: Pipeline) -> None:
+    clicks = Clicks(pipeline, SEED + 2)
+    before = records(pipeline.endpoints.kafka, f"{pipeline.name}.stream.page_views.1")
+    job = [job for job in pipeline.jobs() if job.running][-1]
+    assert job.stop() == 0
+    shutil.rmtree(stack_home() / "rows" / pipeline.name / "page_views-1.checkpoint")
+    clicks.write(200)
+    pipeline.run()
+    assert_shown(pipeline, clicks)
+    after = records(pipeline.endpoints.kafka, f"{pipeline.name}.stream.page_views.1")
+    assert not {key for key, _ in before} & {key for key, _ in after[len(before) :]}
+    assert pipeline.here("verify", "trends", "page_views", seconds=180).code == 0
+
+
+def test_another_sql_is_a_build_beside_the_one_that_readers_see(pipeline: Pipeline) -> None:
+    pipeline.sync["streams"]["page_views"]["sql"] = SQL.replace("count(*)", "count(*) + 1000")
+    pipeline.apply()
+    until("readers to see the new one", partial(_sees, pipeline, 2), 120)
+    until("its windows", lambda: stream(pipeline)["closed_to"] is not None, 60)
+    found = shown(stores(pipeline)["trends"])
+    assert found
+    assert {document["views"] > 1000 for document in found.values()} == {True}
+    assert pipeline.here("verify", "trends", "page_views", seconds=180).code == 0
+
+
+def _sees(pipeline: Pipeline, generation: int) -> bool:
+    return all(pipeline.follower(name)["generation"] == generation for name in ("trends", "trends-cache"))

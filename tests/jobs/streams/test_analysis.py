@@ -1,0 +1,89 @@
+"""What Spark's analyser says of a stream's SQL, as mistakes with their places."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from driftless.facts.streams import AnalysedStream
+from jobs.streams.analysis import analyse
+from tests.driftless.config.test_config import GOOD, load_text
+
+EVENTS = """events:
+  clicks:
+    topic: app.clicks
+    columns: {id: bigint, page: text, price: 'numeric(10,2)', at: timestamptz}
+    time: {event: at}
+  views:
+    topic: app.views
+    columns: {id: bigint, at: timestamptz}
+    time: {event: at}
+"""
+GROUPED = "FROM clicks GROUP BY window(at, '1 minute'), page"
+START = "SELECT window.start AS minute, page"
+
+
+def found(spark: SparkSession, folder: Path, sql: str, key: str = "[minute, page]") -> Any:
+    text = (
+        GOOD
+        + EVENTS
+        + f"streams:\n  s:\n    sql: |\n      {sql.replace(chr(10), chr(10) + '      ')}\n    key: {key}\n"
+    )
+    return analyse(spark, load_text(folder, text), "s")
+
+
+def test_columns_key_and_events_are_found(spark: SparkSession, tmp_path: Path) -> None:
+    sql = (
+        f"{START}, count(*) AS views, sum(price) AS paid, max(struct(at, id)).id AS last {GROUPED} HAVING count(*) > 1"
+    )
+    analysed = found(spark, tmp_path, sql)
+    assert isinstance(analysed, AnalysedStream)
+    assert analysed.events == ("clicks",), "`views` is a column here"
+    assert analysed.table.key == ("minute", "page")
+    types = {column.name: column.type for column in analysed.table.columns}
+    assert types == {"minute": "timestamptz", "page": "text", "views": "int8", "paid": "numeric", "last": "int8"}
+
+
+def test_hopping_windows_and_subqueries_are_taken(spark: SparkSession, tmp_path: Path) -> None:
+    inner, window = (
+        "(SELECT at, upper(page) AS page FROM clicks WHERE page <> 'now()')",
+        "window(at, '2 hours', '1 hour')",
+    )
+    sql = f"{START}, sort_array(collect_set(page)) AS all FROM {inner} GROUP BY {window}, page"
+    assert isinstance(found(spark, tmp_path, sql), AnalysedStream)
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        (f"{START}, now() AS n {GROUPED}", "line 1, column 38 of the SQL: `now` gives another answer at another time"),
+        (f"{START},\n  rand() AS r {GROUPED}", "line 2, column 3 of the SQL: `rand` gives another answer each time"),
+        (f"{START}, first(id) AS f {GROUPED}", "line 1, column 38 of the SQL: `first` gives another answer in another"),
+        (f"{START}, collect_set(id) AS f {GROUPED}", "`collect_set` gives another answer in another order"),
+        (f"{START}, sum(CAST(id AS DOUBLE)) AS f {GROUPED}", "`DOUBLE` gives another answer in another order"),
+        (f"{START}, stddev(id) AS f {GROUPED}", "`stddev` gives another answer in another order"),
+        (
+            f"{START}, pag {GROUPED}",
+            "line 1, column 38 of the SQL: A column, variable, or function parameter with name",
+        ),
+        ("SELECT 1 AS minute, 2 AS page FROM click", "there are no events `click`; did you mean `clicks`?"),
+        ("SELEC 1", "Syntax error at or near 'SELEC'"),
+        ("SELECT page, count(*) AS minute FROM clicks GROUP BY page", "must be grouped by `window(TIME, SIZE)`"),
+        (f"{START}, count(DISTINCT id) AS n {GROUPED}", "Spark cannot compute this as a stream: Distinct aggregations"),
+        (f"{START} {GROUPED} ORDER BY 1", "Spark cannot compute this as a stream: Sorting is not supported"),
+        (f"{START}, hll_sketch_agg(id) AS h {GROUPED}", "the column `h` is a binary: no document has one"),
+        (f"{START}, 1 AS page {GROUPED}", "gives two columns `page`"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(spark: SparkSession, tmp_path: Path, sql: str, said: str) -> None:
+    mistakes = found(spark, tmp_path, sql)
+    assert isinstance(mistakes, list)
+    assert said in mistakes[0].what
+
+
+def test_a_key_that_is_no_column_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    (mistake,) = found(spark, tmp_path, f"{START} {GROUPED}", "[minut, page]")
+    assert (mistake.field, mistake.what) == ("key", "`minut` is no column of the result; did you mean `minute`?")

@@ -111,9 +111,13 @@ def has_failed(state: State, follower: str) -> str:
     """
     token = (state.get(f"lease/{follower}") or {}).get("token")
     facts = {int(n): fact.value for n, fact in state.by_prefix(f"follower/{follower}").items()}
-    newest = facts.get(max(map(int, state.by_prefix(f"generation/{follower}"))), {})
+    number = max(map(int, state.by_prefix(f"generation/{follower}")))
+    newest = facts.get(number, {})
     if newest.get("token", token) != token or newest.get("state") in (None, "bootstrapping"):
         return ""
+    begun = state.get(f"generation/{follower}/{number}") or {}
+    if newest.get("state") != "failed" and begun.get("by_itself", True) and not newest.get("held_back"):
+        return ""  # it is built, and readers are being switched to it
     seen = [fact for fact in facts.values() if fact.get("live")] or [*facts.values()]
     if all(fact.get("state") == "failed" and fact.get("token", token) == token for fact in seen):
         return f"it has failed: {seen[0].get('trouble') or 'see `driftless status`'}"

@@ -346,7 +346,9 @@ def test_who_waits_is_told_that_it_is_in_vain_when_the_one_that_is_held_back_has
 
 
 def test_who_waits_is_told_of_a_failure_unless_another_generation_is_built() -> None:
-    def told(state: str | None, *, token: int = 7, first_token: int = 7) -> str:
+    def told(
+        state: str | None, *, token: int = 7, first_token: int = 7, by_itself: bool = True, held_back: str = ""
+    ) -> str:
         first = {"live": True, "state": "failed", "trouble": "its topic is gone", "token": first_token}
         facts: dict[str, dict[str, object]] = {
             "lease/item": {"held": True, "token": 7},
@@ -354,10 +356,13 @@ def test_who_waits_is_told_of_a_failure_unless_another_generation_is_built() -> 
             "follower/item/1": first,
         }
         if state is not None:
-            facts |= {"generation/item/2": {}, "follower/item/2": {"live": False, "state": state, "token": token}}
+            second = {"live": False, "state": state, "token": token, "held_back": held_back}
+            facts |= {"generation/item/2": {"by_itself": by_itself}, "follower/item/2": second}
         return has_failed(State({key: Fact(value, 1.0, n) for n, (key, value) in enumerate(facts.items())}), "item")
 
-    assert told(None) == told("failed") == told("live") == "it has failed: its topic is gone"
+    assert told(None) == told("failed") == "it has failed: its topic is gone"
+    assert told("live", by_itself=False) == told("live", held_back="it holds less") == told(None)
     assert told("bootstrapping") == "", "readers are sent there when it is built"
+    assert told("live") == told("promoting") == "", "readers are just being sent there"
     assert told("failed", token=6) == "", "a run that has ended said so"
     assert told(None, first_token=6) == ""

@@ -27,6 +27,7 @@ CLAIMS = (
     "idle",
     "growth_views",
     "verify",
+    "streams",
 )
 _out = Console(highlight=False)
 

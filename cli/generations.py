@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -18,10 +19,18 @@ from driftless.errors import ConfigError, SinkError
 from driftless.facts.builds import newest_build
 from driftless.facts.epochs import FollowedTable, TopicLog
 from driftless.facts.followed_log import FollowedLog
-from driftless.facts.generation import Generation, define, followed_table, generations
+from driftless.facts.generation import (
+    Generation,
+    begin_facts,
+    define,
+    followed_table,
+    generations,
+    next_number,
+)
 from driftless.facts.state import State
 from driftless.facts.streams import newest_stream_build
 from driftless.kafka.client import Offsets
+from driftless.pipeline import control_of, load
 
 Follower = Annotated[
     str, typer.Argument(help="The follower's name in sync.yaml.", metavar="FOLLOWER", autocompletion=complete.followers)
@@ -30,7 +39,12 @@ Follower = Annotated[
 
 @app.command()
 def rebuild(
-    follower: Follower,
+    follower: Annotated[
+        str,
+        typer.Argument(
+            help="The follower's name in sync.yaml, or a stream's.", metavar="NAME", autocompletion=complete.compared
+        ),
+    ],
     file: File = SYNC,
     no_promote: Annotated[
         bool, typer.Option("--no-promote", help="Build it, and leave readers where they are.")
@@ -45,7 +59,16 @@ def rebuild(
     Example: `driftless rebuild product-search`
 
     Without switching readers: `driftless rebuild product-search --no-promote`
+
+    A stream, from the first event that there is, and then its followers: `driftless rebuild page_minute`
     """
+    if (loaded := load(file)) and follower in loaded.streams and follower not in loaded.followers:
+        number = rebuild_stream(loaded, follower)
+        if as_json:
+            print(json.dumps({"stream": follower, "build": number}))
+        else:
+            out.print(f"{follower}: build {number} is begun; `driftless status` shows how far it is")
+        return
     config, control, state = opened(file, follower)
     wanted = _wanted(config, state, follower, auto_promote=not no_promote)
     request = ask(control, follower, "rebuild", generation=wanted.to_json())
@@ -62,6 +85,27 @@ def rebuild(
         print(json.dumps({"follower": follower, "generation": number, "promoted": promoted}))
     else:
         out.print(f"{follower}: generation {number} is {'live' if promoted else 'built, and not promoted'}")
+
+
+def rebuild_stream(config: Config, stream: str) -> int:
+    """Begin another build of a stream as it is, and with it a generation of each follower; the number of the build.
+
+    Raises ConfigError where it was never applied.
+    """
+    control = control_of(config)
+    state = control.read()
+    before = newest_stream_build(state, stream)
+    if before is None:
+        raise ConfigError(f"the stream `{stream}` has not been applied yet", hint="run `driftless apply` first")
+    again = replace(before, number=before.number + 1, why="it was asked for", log=None)
+    again = again.from_first_events(control.kafka).with_topics(control.kafka, config.name)
+    facts: dict[str, dict[str, object] | None] = {again.key: again.to_json()}
+    for name, follower in config.followers.items():
+        if follower.view == stream and generations(state, name):
+            number = next_number(state, name)
+            facts |= begin_facts(name, define(config, name, again.table, log=again.followed, number=number))
+    control.write(facts)
+    return again.number
 
 
 def _wanted(config: Config, state: State, follower: str, *, auto_promote: bool) -> Generation:

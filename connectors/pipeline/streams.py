@@ -56,6 +56,7 @@ def plan_streams(
             what.table,
             what.spark,
             stream.partitions or config.kafka.partitions,
+            closes=what.closes,
         )
         another = another_topic(context.kafka, before.log) if before is not None and before.log is not None else ""
         if before is not None and before.fingerprint == wanted.fingerprint and not another:

@@ -19,6 +19,8 @@ from driftless.kafka.log_writer import create_log
 from driftless.kafka.topic_settings import batches_settings, ticks_settings
 from driftless.table import Column, Table
 
+WINDOW, SESSION = "window", "session_window"
+"""What Spark calls the column that a query is grouped by."""
 KEEP_DELETES_MS = 7 * 24 * 3600 * 1000
 """For how long the log of a stream keeps deletes."""
 
@@ -58,6 +60,8 @@ class StreamBuild:
     """`sql` over `events`, by their names in it. `table`: the columns of a document, and its key. `spark`: the version
     by which it is computed; its state is another version's to read or not. `log`: None before it is made. `why` it was
     begun. `begin_ms`: windows that began before then are left out, since the log has not all events of them any more.
+    `closes`: by which column of its outermost query a result becomes final, WINDOW or SESSION; empty where each is at
+    once, as a row of a filter or of an inner join.
     """
 
     stream: str
@@ -70,6 +74,7 @@ class StreamBuild:
     why: str = ""
     log: TopicLog | None = None
     begin_ms: int = 0
+    closes: str = WINDOW
 
     @property
     def lateness(self) -> int:
@@ -107,6 +112,7 @@ class StreamBuild:
             "partitions": self.partitions,
             "why": self.why,
             "begin_ms": self.begin_ms,
+            "closes": self.closes,
             "log": None if self.log is None else self.log.to_json(),
         }
 
@@ -115,7 +121,8 @@ class StreamBuild:
         events = {name: EventSource.from_json(source) for name, source in data["events"].items()}
         log = None if data["log"] is None else TopicLog.from_json(data["log"])
         table, more = Table.from_json(data["table"]), (data["spark"], int(data["partitions"]), str(data["why"]))
-        return cls(stream, number, data["sql"], events, table, *more, log, int(data["begin_ms"]))
+        begin, closes = int(data["begin_ms"]), str(data.get("closes", WINDOW))
+        return cls(stream, number, data["sql"], events, table, *more, log, begin, closes)
 
     def from_first_events(self, kafka: Kafka) -> StreamBuild:
         """The same from the first events that there are now. Where older ones are gone, windows that may lack some of
@@ -142,12 +149,13 @@ class StreamBuild:
 @dataclass(frozen=True)
 class AnalysedStream:
     """What Spark says of a stream's SQL. `table`: the columns of a document and its key. `events`: those that it reads,
-    by name. `spark`: its version.
+    by name. `spark`: its version. `closes`: as of a build.
     """
 
     table: Table
     events: tuple[str, ...]
     spark: str
+    closes: str
 
 
 def stream_table(stream: str, columns: tuple[Column, ...], key: tuple[str, ...]) -> Table:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pyspark
@@ -33,12 +34,12 @@ from pyspark.sql.types import (
 from driftless.config.event_types import event_type
 from driftless.config.models import Config
 from driftless.config.streams import EventsConfig, StreamConfig
-from driftless.facts.streams import AnalysedStream, stream_table
+from driftless.facts.streams import SESSION, WINDOW, AnalysedStream, stream_table
 from driftless.suggest import did_you_mean
 from driftless.table import Column
 from driftless.where.words import spark_words
 from jobs.decode.spark_sql import quote
-from jobs.streams.query import NEVER, query_session
+from jobs.streams.query import NEVER, query_session, timed_sql
 
 _POSTGRES = {
     BooleanType: "bool",
@@ -99,18 +100,46 @@ def analyse(spark: SparkSession, config: Config, name: str) -> AnalysedStream | 
     except PySparkException as exc:
         return [*mistakes, Mistake("sql", _told(exc, stream.sql, config))]
     try:
-        rows.where("window.end IS NOT NULL")
-    except AnalysisException:
-        what = "its outermost query must be grouped by `window(TIME, SIZE)`: windows are what closes, and is published"
-        return [*mistakes, Mistake("sql", what)]
+        closes = _closes(session, stream.sql)
+        timed = timed_sql(stream.sql, closes)
+    except ValueError as exc:
+        return [*mistakes, Mistake("sql", str(exc))]
     mistakes += _of_columns(stream, rows)
-    if not mistakes and (why := _unsupported(session, stream, {each: config.events[each] for each in events})):
+    mistakes += [Mistake("sql", what) for what in _of_joins(stream.sql, closes)]
+    if not mistakes and (why := _unsupported(session, timed, {each: config.events[each] for each in events})):
         mistakes.append(Mistake("sql", why))
     if mistakes:
         return mistakes
     columns = tuple(Column(f.name, _POSTGRES[type(f.dataType)]) for f in rows.schema.fields)
     read = tuple(each for each in events if _is_read(session, stream.sql, each))
-    return AnalysedStream(stream_table(name, columns, stream.key), read, pyspark.__version__)
+    return AnalysedStream(stream_table(name, columns, stream.key), read, pyspark.__version__, closes)
+
+
+def _closes(spark: SparkSession, sql: str) -> str:
+    """By what its results become final. Raises ValueError, with a text for the operator, where that cannot be told."""
+    words = {word.text.lower() for word, after in pairwise(spark_words(sql)) if after.text == "(" and not word.quoted}
+    for column in (WINDOW, SESSION):
+        if column in words:
+            timed = timed_sql(sql, column)
+            with suppress(PySparkException):
+                spark.sql(timed)
+                return column
+    if words & {WINDOW, SESSION}:
+        raise ValueError("its outermost SELECT must be grouped by `window(...)` or `session_window(...)` itself")
+    return ""
+
+
+def _of_joins(sql: str, closes: str) -> Iterator[str]:
+    """What this version cannot prove yet."""
+    words = [word for word in spark_words(sql) if not word.quoted]
+    for number, word in enumerate(words):
+        if word.text.lower() != "join":
+            continue
+        before = {each.text.lower() for each in words[max(0, number - 2) : number]}
+        if outer := before & {"left", "right", "full", "outer", "semi", "anti"}:
+            yield f"{_place(sql, word.start)}: {min(outer).upper()} JOIN of events: this version cannot do that yet"
+        elif closes:
+            yield f"{_place(sql, word.start)}: windows over a JOIN of events: this version cannot do that yet"
 
 
 def refused(sql: str) -> Iterator[str]:
@@ -174,7 +203,7 @@ def _plain(kind: DataType) -> bool:
     return type(kind) in _POSTGRES
 
 
-def _unsupported(spark: SparkSession, stream: StreamConfig, events: Mapping[str, EventsConfig]) -> str:
+def _unsupported(spark: SparkSession, sql: str, events: Mapping[str, EventsConfig]) -> str:
     """Why Spark cannot run it as a query that goes on; empty where it can. A query over nothing is begun, and ended."""
     for name, source in events.items():
         columns = [f"CAST(NULL AS {event_type(kind).spark}) AS {quote(c)}" for c, kind in source.columns.items()]
@@ -182,9 +211,11 @@ def _unsupported(spark: SparkSession, stream: StreamConfig, events: Mapping[str,
         rows.withWatermark(source.time.event, NEVER).createOrReplaceTempView(name)
     folder = Path(tempfile.mkdtemp(prefix="driftless-check-"))
     try:
-        writer = spark.sql(stream.sql).writeStream.outputMode("append").format("noop")
+        writer = spark.sql(sql).writeStream.outputMode("append").format("noop")
         writer.option("checkpointLocation", str(folder)).trigger(processingTime="1 hour").start().stop()
     except PySparkException as exc:
+        if exc.getCondition() == "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION" and "watermark" in str(exc):
+            return "no group is ever final: group by `window(TIME, SIZE)` or `session_window(TIME, GAP)` too"
         return f"Spark cannot compute this as a stream: {_message(exc)}"
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -12,17 +13,28 @@ import pyarrow as pa
 
 from driftless import exact
 from driftless.errors import SourceError
+from jobs.streams.query import FROM, TO
 
 
-def documents(stream: str, rows: pa.Table, key: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(key, document) of each row, in the order of keys. Raises SourceError where a key is null, or two rows have one.
+@dataclass(frozen=True)
+class Result:
+    """A document with its key. `begin`: of its window, in milliseconds; None where nothing closes."""
+
+    key: str
+    document: str
+    begin: int | None = None
+
+
+def results(stream: str, rows: pa.Table, key: Sequence[str]) -> Iterator[Result]:
+    """Of each row, in the order of keys. Raises SourceError where a key is null, or two rows have one.
 
     The key is as that of a row: one column's text, or a JSON array of several columns.
     """
-    columns = [(name, rows[name].to_pylist()) for name in rows.column_names]
-    keys = [rows.column_names.index(name) for name in key]
-    found: dict[str, str] = {}
-    for values in zip(*(values for _, values in columns), strict=True):
+    begins = rows[FROM].to_pylist() if FROM in rows.column_names else [None] * rows.num_rows
+    columns = [(name, rows[name].to_pylist()) for name in rows.column_names if name not in (FROM, TO)]
+    keys = [[name for name, _ in columns].index(name) for name in key]
+    found: dict[str, Result] = {}
+    for begin, *values in zip(begins, *(values for _, values in columns), strict=True):
         names = [values[place] for place in keys]
         if any(name is None for name in names):
             raise SourceError(
@@ -39,8 +51,8 @@ def documents(stream: str, rows: pa.Table, key: Sequence[str]) -> Iterator[tuple
             f"{json.dumps(c, ensure_ascii=False)}:{_write(value)}"
             for (c, _), value in zip(columns, values, strict=True)
         ]
-        found[name] = "{" + ",".join(parts) + "}"
-    yield from sorted(found.items())
+        found[name] = Result(name, "{" + ",".join(parts) + "}", begin)
+    yield from (found[name] for name in sorted(found))
 
 
 _COMPACT: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":")}

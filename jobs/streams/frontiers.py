@@ -31,6 +31,8 @@ class EventFrontiers:
         self._written = written
         self._probe_at = 0.0
         self._waiting: deque[tuple[int, Reach]] = deque()
+        self.begun_ms = 0
+        """The first moment that was asked for; 0 before."""
         self.reached_ms = 0
         """Every event that was received before then has been read."""
 
@@ -39,6 +41,7 @@ class EventFrontiers:
         if time.monotonic() >= self._probe_at:
             self._probe_at = time.monotonic() + PROBE_SECONDS
             moment = int(self._now() * 1000) - SLACK_MS  # first: what is written afterwards is stamped later
+            self.begun_ms = self.begun_ms or moment
             self._waiting.append((moment, self._written()))
             if len(self._waiting) > _KEPT:
                 self._waiting = deque(list(self._waiting)[1::2])  # the newest stays

@@ -9,13 +9,16 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from driftless import names
+from driftless.control.health import clock
+from driftless.counted import counted
 from driftless.errors import SourceError
 from driftless.facts.streams import StreamBuild
 from driftless.kafka.client import Kafka
 from jobs.spark.session import name_jobs
 from jobs.spark.source import kafka_options
 from jobs.streams.batch import PublishedBatch, newest_batch
-from jobs.streams.documents import documents
+from jobs.streams.documents import results
+from jobs.streams.publisher import published
 from jobs.streams.query import batch_views, closed_batch, query_session
 
 _PAGE = 5_000
@@ -29,10 +32,17 @@ class StreamMoment:
     """
 
     def __init__(
-        self, spark: SparkSession, kafka: Kafka, build: StreamBuild, batch: PublishedBatch | None, lsn: int
+        self,
+        spark: SparkSession,
+        kafka: Kafka,
+        build: StreamBuild,
+        batch: PublishedBatch | None,
+        lsn: int,
+        report: Callable[[str], None],
     ) -> None:
         """`lsn`: a position of the source at about that moment."""
         self.lsn = lsn
+        self._report = report
         self._spark = spark
         self._kafka = kafka
         self._build = build
@@ -63,7 +73,7 @@ class StreamMoment:
         if batch is None:
             return []
         name_jobs(self._spark, "verify", f"compute {build.stream} as a batch", "verify")
-        begin, begin_ms = {}, build.begin_ms
+        begin, begin_ms = {}, 0
         read = {topic: batch.read[topic] for topic in build.topics}
         for source in build.events.values():
             first = self._kafka.beginnings(source.topic, len(read[source.topic]))
@@ -71,15 +81,32 @@ class StreamMoment:
             begin[source.topic] = {p: max(floor, first[p]) for p, floor in floors.items()}
             gone = [p for p, floor in floors.items() if first[p] > floor]
             begin_ms = max([begin_ms, *(self._kafka.time_of(source.topic, p, first[p]) for p in gone)])
-            if any(begin[source.topic][p] > end for p, end in read[source.topic].items()):
+            if gone and (
+                not build.closes or any(begin[source.topic][p] > end for p, end in read[source.topic].items())
+            ):
                 raise SourceError(
-                    f"{source.topic} keeps none of the events any more that {build.stream} was computed from",
+                    f"{source.topic} does not keep the events any more that {build.stream} was computed from",
                     hint="nothing can be proven of them; give the topic a longer retention.ms",
                 )
         session = query_session(self._spark)
         batch_views(session, build, kafka_options(self._kafka, "verify"), begin, read)
         rows = closed_batch(session, build, batch.closed_ms, begin_ms).toArrow()
-        return list(documents(build.stream, rows, build.table.key))
+        found = {result.key: result.document for result in results(build.stream, rows, build.table.key)}
+        return list((self._beyond_proof(begin_ms) | found).items())
+
+    def _beyond_proof(self, begin_ms: int) -> dict[str, str]:
+        """Documents of windows that may have had events that are gone: they are taken as they are."""
+        if not begin_ms:
+            return {}
+        assert self._build.log is not None
+        kept = published(self._kafka, self._build.log)
+        old = {key: text for key, (text, begin) in kept.items() if begin is not None and begin < begin_ms}
+        since = clock(begin_ms / 1000)
+        self._report(
+            f"{self._build.stream}: {counted(len(old), 'document')} of windows from before {since} cannot be "
+            "compared, since their events are gone"
+        )
+        return old
 
 
 @contextmanager
@@ -96,7 +123,6 @@ def stream_moment(
     Everything that is in the log when this is called is of that batch or an older one. Raises SourceError while a lost
     checkpoint is being computed again.
     """
-    del report
     assert build.log is not None
     batches = names.batches_topic(pipeline, build.stream, build.number)
     kafka.decided_ends(build.log.topic, build.log.partitions)
@@ -107,4 +133,4 @@ def stream_moment(
             f"the stream {build.stream} is being computed again, since its checkpoint was lost",
             hint="verify it when `driftless status` shows it as closed to about now",
         )
-    yield StreamMoment(spark, kafka, build, batch, mark())
+    yield StreamMoment(spark, kafka, build, batch, mark(), report)

@@ -7,12 +7,15 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from driftless import names
+from driftless.facts.epochs import TopicLog
 from driftless.facts.streams import StreamBuild
 from driftless.kafka.client import Kafka, Offsets
 from driftless.kafka.log_writer import LogWriter, Record
 from jobs.streams.batch import BATCH_KEY, PlannedBatch, PublishedBatch, newest_batch
+from jobs.streams.documents import Result
 
 _TICK_KEY = b"tick"
+_BEGIN = "begin"
 
 
 class StreamPublisher:
@@ -24,6 +27,7 @@ class StreamPublisher:
         id_ = names.lease_id(pipeline, f"{owner}.{build.number}")
         self._log = LogWriter(kafka, build.log.topic, build.log.partitions, id_, owner)
         self._kafka = kafka
+        self._own = build.log
         self._ticks = names.ticks_topic(pipeline, build.stream, build.number)
         self._batches = names.batches_topic(pipeline, build.stream, build.number)
         self._number = str(build.number).encode()
@@ -37,18 +41,10 @@ class StreamPublisher:
         return self._ticks, self._kafka.written_ends({self._ticks: 1})[self._ticks][0]
 
     def published(self) -> dict[str, str]:
-        """Every document that is in the log, by key. A key that is no text is a stranger's."""
-        found: dict[str, str] = {}
-        for message in self._log.written():
-            key, value = message.key(), message.value()
-            with suppress(UnicodeDecodeError):
-                if key is not None and value is not None:
-                    found[key.decode()] = value.decode(errors="replace")
-                elif key is not None:
-                    found.pop(key.decode(), None)
-        return found
+        """Every document that is in the log, by key."""
+        return {key: text for key, (text, _) in published(self._kafka, self._own).items()}
 
-    def publish(self, checkpoint: str, batch: int, planned: PlannedBatch, writes: Iterable[tuple[str, str]]) -> None:
+    def publish(self, checkpoint: str, batch: int, planned: PlannedBatch, writes: Iterable[Result]) -> None:
         """A batch's documents, and that it was published."""
         before = self.newest
         reached = max(planned.closed_ms, before.reached_ms if before else 0)
@@ -71,12 +67,29 @@ class StreamPublisher:
         with self._lock:
             self._log.write([], lambda _: [(self._ticks, _TICK_KEY, str(moment_ms).encode())])
 
-    def _records(self, writes: Iterable[tuple[str, str]], closed_ms: int) -> Iterable[Record]:
+    def _records(self, writes: Iterable[Result], closed_ms: int) -> Iterable[Record]:
         headers = [("kind", b"result"), ("closed", str(closed_ms).encode()), ("gen", self._number)]
-        for key, document in writes:
-            yield key.encode(), document.encode(), headers
+        for write in writes:
+            begin = [] if write.begin is None else [(_BEGIN, str(write.begin).encode())]
+            yield write.key.encode(), write.document.encode(), [*headers, *begin]
 
 
-def differing(writes: Iterable[tuple[str, str]], known: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+def published(kafka: Kafka, log: TopicLog) -> dict[str, tuple[str, int | None]]:
+    """Every document that is in a stream's log, with the begin of its window, by key. A key that is no text is a
+    stranger's.
+    """
+    found: dict[str, tuple[str, int | None]] = {}
+    for message in kafka.read_to_end(log.topic, partitions=log.partitions, isolation="read_committed"):
+        key, value = message.key(), message.value()
+        with suppress(UnicodeDecodeError, ValueError):
+            if key is not None and value is not None:
+                begin = dict(message.headers() or []).get(_BEGIN)
+                found[key.decode()] = value.decode(errors="replace"), None if begin is None else int(begin)
+            elif key is not None:
+                found.pop(key.decode(), None)
+    return found
+
+
+def differing(writes: Iterable[Result], known: Mapping[str, str]) -> Iterable[Result]:
     """Those that the log does not have so already."""
-    return ((key, document) for key, document in writes if known.get(key) != document)
+    return (write for write in writes if known.get(write.key) != write.document)

@@ -18,13 +18,15 @@ from pyspark.sql.functions import col, count, expr, when
 from pyspark.sql.streaming.query import StreamingQuery
 
 from driftless.errors import SourceError
-from driftless.facts.streams import EventSource, StreamBuild
+from driftless.facts.streams import WINDOW, EventSource, StreamBuild
 from driftless.kafka.client import Offsets
+from driftless.where.words import spark_words
 from jobs.decode.spark_sql import literal, quote
 from jobs.streams.event_rows import INVALID, LATE, REASON, empty_columns, event_rows_sql
 
 NEVER = "36500 days"
 """The delay by which events never move the watermark."""
+FROM, TO = "_from", "_to"
 TICK = "_tick"
 BARRIER = f"{TICK} IS NULL OR spark_partition_id() < 0"
 """Takes ticks out above the watermark. No rule of Spark's moves a filter past it: one that did would take ticks out
@@ -50,10 +52,36 @@ def query_session(spark: SparkSession) -> SparkSession:
     return session
 
 
-def closed_rows(spark: SparkSession, build: StreamBuild, sql: str = "") -> DataFrame:
-    """What the build's SQL gives over the views that are there, of windows that the log has whole."""
-    rows = spark.sql(sql or build.sql)
-    return rows.where(f"window.start >= timestamp_millis({build.begin_ms:d})")
+def timed_sql(sql: str, closes: str) -> str:
+    """The query with two columns more, in milliseconds: FROM, before which no event can be that changes the result, and
+    TO, the end of its window. A session can be longer than it seems by at most its gap, and so by what it lasts. The
+    query is as it is where nothing closes.
+
+    Raises ValueError, with a text for the operator, where it has no one outermost SELECT.
+    """
+    if not closes:
+        return sql
+    depth, places = 0, []
+    for word in spark_words(sql):
+        if word.text in "()" and not word.quoted:
+            depth += 1 if word.text == "(" else -1
+        elif depth == 0 and word.text.lower() == "select" and not word.quoted:
+            places.append(word.start + len(word.text))
+        elif depth == 0 and word.text.lower() in ("union", "except", "intersect", "minus") and not word.quoted:
+            raise ValueError(f"several queries with {word.text.upper()} at the outside: make a stream of each")
+    if len(places) != 1:
+        raise ValueError("it must be one query, which begins with SELECT, or WITH and SELECT")
+    begin, end = f"unix_millis({closes}.start)", f"unix_millis({closes}.end)"
+    first = begin if closes == WINDOW else f"2 * {begin} - {end}"
+    return f"{sql[: places[0]]} {first} AS {FROM}, {end} AS {TO}, {sql[places[0] :].lstrip()}"
+
+
+def timed_rows(spark: SparkSession, build: StreamBuild) -> DataFrame:
+    """What the build's SQL gives over the views that are there, with FROM and TO where windows close; of windows alone
+    of which the log has all events.
+    """
+    rows = spark.sql(timed_sql(build.sql, build.closes))
+    return rows.where(f"{FROM} >= {build.begin_ms:d}") if build.closes else rows
 
 
 def start(
@@ -81,7 +109,7 @@ def start(
             ticked.withWatermark(event, f"{build.lateness + 1} milliseconds")
         )
         whole.where(BARRIER).drop(TICK).createOrReplaceTempView(name)
-    writer = closed_rows(spark, build).writeStream.outputMode("append").foreachBatch(publish)
+    writer = timed_rows(spark, build).writeStream.outputMode("append").foreachBatch(publish)
     return writer.option("checkpointLocation", str(folder)).trigger(processingTime=TRIGGER).start()
 
 
@@ -141,9 +169,11 @@ def batch_views(
 
 
 def closed_batch(spark: SparkSession, build: StreamBuild, closed_ms: int, begin_ms: int) -> DataFrame:
-    """The documents' rows of all windows that end at or before `closed_ms` and begin at or after `begin_ms`."""
-    within = f"window.end <= timestamp_millis({closed_ms:d}) AND window.start >= timestamp_millis({begin_ms:d})"
-    return closed_rows(spark, build).where(within)
+    """The rows of all windows that end at or before `closed_ms`, of which no event is from before `begin_ms`."""
+    rows = timed_rows(spark, build)
+    if not build.closes:
+        return rows
+    return rows.where(f"{TO} <= {closed_ms:d} AND {FROM} >= {begin_ms:d}")
 
 
 def _event_rows(records: DataFrame, source: EventSource) -> DataFrame:

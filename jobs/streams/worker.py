@@ -25,7 +25,7 @@ from jobs.spark.session import name_jobs
 from jobs.spark.source import kafka_options
 from jobs.streams import query as queries
 from jobs.streams.batch import QueryCheckpoint
-from jobs.streams.documents import documents
+from jobs.streams.documents import results
 from jobs.streams.event_rows import INVALID, LATE
 from jobs.streams.frontiers import EventFrontiers
 from jobs.streams.progress import StreamProgress
@@ -74,6 +74,8 @@ class StreamWorker:
         self._looked = False
         self._claimed = 0
         self._told = -1
+        self._whole = False
+        """Whether all windows are published that were over when the query was begun. Until then, its log lacks some."""
 
     @property
     def history(self) -> int:
@@ -127,7 +129,7 @@ class StreamWorker:
         if checkpoint.committed >= 0:
             progress.positions |= self._places(checkpoint.planned(checkpoint.committed).read)
         progress.closed_ms = newest.closed_ms if newest is not None and not refill else 0
-        self._seen, self._looked, self._failure = -1, False, None
+        self._seen, self._looked, self._failure, self._whole = -1, False, None, False
 
         def publish(rows: DataFrame, batch: int) -> None:
             try:
@@ -189,7 +191,7 @@ class StreamWorker:
         if newest is not None and newest.checkpoint == checkpoint.id and batch <= newest.batch:
             return
         planned = checkpoint.planned(batch)
-        writes = list(differing(documents(self.build.stream, table, self.build.table.key), known))
+        writes = list(differing(results(self.build.stream, table, self.build.table.key), known))
         publisher.publish(checkpoint.id, batch, planned, writes)
         self.progress.published += len(writes)
         self.progress.closed_ms = max(self.progress.closed_ms, planned.closed_ms)
@@ -208,6 +210,7 @@ class StreamWorker:
             self._take_in(query)
             if frontiers.look(self._read):
                 self._close(frontiers.reached_ms, publisher)
+            self._whole = self._whole or 0 < frontiers.begun_ms - self.build.lateness - 1 <= self.progress.closed_ms
             self._claim()
 
     def _close(self, moment_ms: int, publisher: StreamPublisher) -> None:
@@ -263,7 +266,7 @@ class StreamWorker:
         """Raise the position of the source that the log claims. Events are not the source's: it is the newest one."""
         progress, log, read = self.progress, self._own, self._shared.frontiers.newest
         progress.ends = self._places(self._ends)
-        if read is None or read.lsn <= self._claimed:
+        if read is None or read.lsn <= self._claimed or not self._whole:
             return
         tell = self._claimed < self._shared.frontiers.awaited <= read.lsn or self._told != progress.published
         self._claimed = read.lsn

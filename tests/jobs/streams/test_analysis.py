@@ -71,17 +71,42 @@ def test_hopping_windows_and_subqueries_are_taken(spark: SparkSession, tmp_path:
         ),
         ("SELECT 1 AS minute, 2 AS page FROM click", "there are no events `click`; did you mean `clicks`?"),
         ("SELEC 1", "Syntax error at or near 'SELEC'"),
-        ("SELECT page, count(*) AS minute FROM clicks GROUP BY page", "must be grouped by `window(TIME, SIZE)`"),
+        ("SELECT page, count(*) AS minute FROM clicks GROUP BY page", "no group is ever final: group by `window("),
         (f"{START}, count(DISTINCT id) AS n {GROUPED}", "Spark cannot compute this as a stream: Distinct aggregations"),
         (f"{START} {GROUPED} ORDER BY 1", "Spark cannot compute this as a stream: Sorting is not supported"),
         (f"{START}, hll_sketch_agg(id) AS h {GROUPED}", "the column `h` is a binary: no document has one"),
         (f"{START}, 1 AS page {GROUPED}", "gives two columns `page`"),
+        (f"SELECT minute, page FROM ({START} {GROUPED})", "its outermost SELECT must be grouped by `window(...)`"),
+        (f"{START} {GROUPED} UNION ALL {START} {GROUPED}", "several queries with UNION at the outside"),
+        (
+            "SELECT c.id AS minute, v.id AS page FROM clicks c LEFT JOIN views v ON c.id = v.id AND c.at = v.at",
+            "line 1, column 56 of the SQL: LEFT JOIN of events: this version cannot do that yet",
+        ),
     ],
 )
 def test_a_mistake_is_told_with_its_place(spark: SparkSession, tmp_path: Path, sql: str, said: str) -> None:
     mistakes = found(spark, tmp_path, sql)
     assert isinstance(mistakes, list)
     assert said in mistakes[0].what
+
+
+@pytest.mark.parametrize(
+    ("sql", "closes"),
+    [
+        (f"{START} {GROUPED}", "window"),
+        (f"WITH c AS (SELECT * FROM clicks) {START} FROM c GROUP BY window(at, '1 day'), page", "window"),
+        (
+            "SELECT session_window.end AS minute, page FROM clicks GROUP BY session_window(at, '5 seconds'), page",
+            "session_window",
+        ),
+        ("SELECT at AS minute, page FROM clicks WHERE id > 7", ""),
+        ("SELECT c.id AS minute, v.id AS page FROM clicks c JOIN views v ON c.id = v.id AND c.at = v.at", ""),
+    ],
+)
+def test_it_is_known_by_what_a_result_becomes_final(spark: SparkSession, tmp_path: Path, sql: str, closes: str) -> None:
+    analysed = found(spark, tmp_path, sql)
+    assert isinstance(analysed, AnalysedStream), analysed
+    assert analysed.closes == closes
 
 
 def test_a_key_that_is_no_column_is_told(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from driftless.errors import SourceError
-from jobs.streams.documents import documents
+from jobs.streams.documents import results
 
 AT = datetime(2026, 1, 31, 12, 0, 0, 250_000, UTC)
 
@@ -27,9 +27,9 @@ def test_values_are_written_as_to_jsonb_writes_them() -> None:
         "list": [1, None],
         "part": {"a": Decimal("2.0"), "at": AT},
     }
-    ((key, text),) = documents("s", pa.Table.from_pylist([row]), ("page",))
-    assert key == 'ü"\n'
-    assert text == (
+    (result,) = results("s", pa.Table.from_pylist([row]), ("page",))
+    assert (result.key, result.begin) == ('ü"\n', None)
+    assert result.document == (
         '{"at":"2026-01-31T12:00:00.250000+00:00","day":"2026-01-31","page":"ü\\"\\n","n":1152921504606846976,'
         '"paid":1.50,"mean":0.1,"nothing":null,"vip":true,"list":[1, null],'
         '"part":{"a": 2.0, "at": "2026-01-31T12:00:00.250000+00:00"}}'
@@ -38,13 +38,13 @@ def test_values_are_written_as_to_jsonb_writes_them() -> None:
 
 def test_the_key_is_one_columns_text_or_an_array_of_several() -> None:
     row = pa.Table.from_pylist([{"at": AT, "n": 7, "page": "a"}])
-    keys = [next(documents("s", row, key))[0] for key in (("n",), ("at",), ("at", "n", "page"))]
+    keys = [next(results("s", row, key)).key for key in (("n",), ("at",), ("at", "n", "page"))]
     assert keys == ["7", "2026-01-31T12:00:00.250000+00:00", '["2026-01-31T12:00:00.250000+00:00",7,"a"]']
 
 
 def test_a_key_that_is_null_or_that_two_rows_have_stops_the_stream() -> None:
     nothing = pa.Table.from_pylist([{"page": "a", "n": 1}, {"page": None, "n": 2}])
     with pytest.raises(SourceError, match="`page` is null"):
-        list(documents("s", nothing, ("page",)))
+        list(results("s", nothing, ("page",)))
     with pytest.raises(SourceError, match="two results of one key"):
-        list(documents("s", pa.Table.from_pylist([{"page": "a", "n": 1}, {"page": "a", "n": 2}]), ("page",)))
+        list(results("s", pa.Table.from_pylist([{"page": "a", "n": 1}, {"page": "a", "n": 2}]), ("page",)))

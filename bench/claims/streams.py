@@ -1,0 +1,174 @@
+"""What a stream costs: from events in Kafka to documents in its log, beside the same SQL as one batch over them."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import psutil
+from pyspark.sql import DataFrame, SparkSession
+
+from bench.figures import Figure, Report, Scale
+from bench.pipeline import until
+from cli.run import spark_jars
+from driftless.config.models import KafkaConfig
+from driftless.facts.streams import SESSION, WINDOW, EventSource, StreamBuild, stream_table
+from driftless.kafka.client import Kafka
+from driftless.table import Column
+from jobs.spark.session import session, stop
+from jobs.spark.source import kafka_options
+from jobs.streams import query as queries
+from jobs.streams.batch import QueryCheckpoint
+from jobs.streams.documents import results
+from jobs.streams.publisher import StreamPublisher
+from stack import Stack
+
+AIM = "15,000 events/CPU s"
+USERS, PARTITIONS, SPREAD_MS, LATENESS_MS = 20_000, 4, 15 * 60_000, 3_600_000
+COLUMNS = {"id": "bigint", "user_id": "bigint", "page": "text", "at": "timestamptz"}
+TUMBLING = (
+    "SELECT window.start AS began, user_id, count(*) AS n, max(id) AS last FROM clicks "
+    "GROUP BY window(at, '1 minute'), user_id"
+)
+SESSIONS = (
+    "SELECT session_window.start AS began, user_id, count(*) AS n, max(id) AS last FROM clicks "
+    "GROUP BY session_window(at, '30 seconds'), user_id"
+)
+JOIN = (
+    "SELECT s.at AS began, s.user_id, s.id AS n, c.id AS last FROM searches s JOIN clicks c "
+    "ON c.user_id = s.user_id AND c.at BETWEEN s.at AND s.at + INTERVAL 1 MINUTE"
+)
+FORMS = {
+    "tumbling, 20,000 keys": (TUMBLING, WINDOW, ("began", "user_id"), ("clicks",)),
+    "sessions": (SESSIONS, SESSION, ("began", "user_id"), ("clicks",)),
+    "a join of two": (JOIN, "", ("n", "last"), ("clicks", "searches")),
+}
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """`events` that were read, `documents` that came of them, in CPU seconds of the driver and the JVM."""
+
+    events: int
+    documents: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        return self.events / self.seconds
+
+
+def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
+    """Of `scale.rows` events, the join with a third as many searches; each form first as a stream, then as a batch."""
+    endpoints = stack.endpoints()
+    assert endpoints is not None
+    kafka = Kafka(KafkaConfig(bootstrap=endpoints.kafka))
+    name, now = f"bench-{time.time_ns()}", int(time.time() * 1000)
+    spark = session(spark_jars())
+    figures = []
+    try:
+        with _events(kafka, name, {"clicks": scale.rows, "searches": scale.rows // 3}, now) as topics:
+            for number, (form, (sql, closes, key, events)) in enumerate(FORMS.items()):
+                build = _build(kafka, f"form{number}", sql, closes, key, {each: topics[each] for each in events})
+                streamed = _streamed(spark, kafka, name, build, now)
+                batch = _in_batch(spark, kafka, build, now)
+                assert streamed.documents == batch.documents, (form, streamed, batch)
+                report(f"{form}: {streamed.documents:,} documents of {streamed.events:,} events")
+                what = f"{form}: events a CPU second"
+                figures.append(Figure(what, streamed.rate, "/s", batch.rate, streamed.rate / batch.rate, AIM))
+    finally:
+        stop(spark)
+    return figures
+
+
+@contextmanager
+def _events(kafka: Kafka, name: str, counts: Mapping[str, int], now: int) -> Iterator[dict[str, str]]:
+    """Topics of events that happened in the last quarter of an hour, in no order."""
+    topics = {events: f"{name}.{events}" for events in counts}
+    chance, producer = random.Random(7), kafka.producer()
+    for events, topic in topics.items():
+        kafka.create(topic, PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
+        until(f"the topic {topic}", partial(kafka.topic, topic))
+        for n in range(counts[events]):
+            event = {
+                "id": n,
+                "user_id": chance.randrange(USERS),
+                "page": f"page {n % 997}",
+                "at": now - chance.randrange(SPREAD_MS),
+            }
+            producer.produce(topic, json.dumps(event).encode())
+            if n % 10_000 == 0:
+                producer.flush(60)
+        producer.flush(60)
+    try:
+        yield topics
+    finally:
+        kafka.delete(*topics.values(), *(topic for topic in kafka.topics() if topic.startswith(f"{name}.stream.")))
+
+
+def _build(
+    kafka: Kafka, stream: str, sql: str, closes: str, key: tuple[str, ...], topics: Mapping[str, str]
+) -> StreamBuild:
+    events = {}
+    for each, topic in topics.items():
+        found = kafka.topic(topic)
+        assert found is not None
+        floors = dict.fromkeys(range(PARTITIONS), 0)
+        events[each] = EventSource(topic, found.id, floors, COLUMNS, "at", None, LATENESS_MS)
+    columns = (Column("began", "timestamptz"), *(Column(c, "int8") for c in ("user_id", "n", "last")))
+    return StreamBuild(stream, 1, sql, events, stream_table(stream, columns, key), "", PARTITIONS, closes=closes)
+
+
+def _streamed(spark: SparkSession, kafka: Kafka, name: str, build: StreamBuild, now: int) -> _Cost:
+    """The whole of it: read, counted, closed by a tick, and published."""
+    build = build.with_topics(kafka, name)
+    publisher = StreamPublisher(kafka, name, build)
+    documents = 0
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = QueryCheckpoint(Path(folder) / "checkpoint")
+
+        def publish(rows: DataFrame, batch: int) -> None:
+            nonlocal documents
+            found = list(results(build.stream, rows.toArrow(), build.table.key))
+            publisher.publish(checkpoint.id, batch, checkpoint.planned(batch), found)
+            documents += len(found)
+
+        begun = _cpu()
+        own, options = queries.query_session(spark), kafka_options(kafka, "bench")
+        query = queries.start(own, build, options, publisher.ticks, checkpoint.folder, publish)
+        ends = {topic: kafka.committed_ends(topic, PARTITIONS) for topic in build.topics}
+        until("all events to be read", lambda: _published(publisher, ends), seconds=900)
+        closed = now + 120_000
+        publisher.tick(closed + LATENESS_MS + 1)
+        until("all windows to be closed", lambda: publisher.newest is not None and publisher.newest.closed_ms >= closed)
+        query.stop()
+        return _Cost(sum(sum(offsets.values()) for offsets in ends.values()), documents, _cpu() - begun)
+
+
+def _published(publisher: StreamPublisher, ends: Mapping[str, Mapping[int, int]]) -> bool:
+    read = publisher.newest.read if publisher.newest is not None else {}
+    return all(read.get(topic, {}).get(p, 0) >= end for topic, offsets in ends.items() for p, end in offsets.items())
+
+
+def _in_batch(spark: SparkSession, kafka: Kafka, build: StreamBuild, now: int) -> _Cost:
+    begin = {topic: dict.fromkeys(range(PARTITIONS), 0) for topic in build.topics}
+    ends = {topic: kafka.committed_ends(topic, PARTITIONS) for topic in build.topics}
+    begun, own = _cpu(), queries.query_session(spark)
+    queries.batch_views(own, build, kafka_options(kafka, "bench"), begin, ends)
+    rows = queries.closed_batch(own, build, now + 120_000, 0).toArrow()
+    documents = len(list(results(build.stream, rows, build.table.key)))
+    return _Cost(sum(sum(offsets.values()) for offsets in ends.values()), documents, _cpu() - begun)
+
+
+def _cpu() -> float:
+    """Seconds of this process and of Spark's JVM."""
+    here = psutil.Process()
+    times = [process.cpu_times() for process in (here, *here.children(recursive=True))]
+    return sum(each.user + each.system for each in times)

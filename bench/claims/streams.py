@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.figures import Figure, Report, Scale
 from bench.pipeline import until
-from cli.run import spark_jars
 from driftless.config.models import KafkaConfig
 from driftless.facts.streams import SESSION, WINDOW, EventSource, StreamBuild, stream_table
 from driftless.kafka.client import Kafka
@@ -28,7 +27,7 @@ from jobs.streams import query as queries
 from jobs.streams.batch import QueryCheckpoint
 from jobs.streams.documents import results
 from jobs.streams.publisher import StreamPublisher
-from stack import Stack
+from stack import Stack, fetch
 
 AIM = "15,000 events/CPU s"
 USERS, PARTITIONS, SPREAD_MS, LATENESS_MS = 20_000, 4, 15 * 60_000, 3_600_000
@@ -71,7 +70,7 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
     assert endpoints is not None
     kafka = Kafka(KafkaConfig(bootstrap=endpoints.kafka))
     name, now = f"bench-{time.time_ns()}", int(time.time() * 1000)
-    spark = session(spark_jars())
+    spark = session(fetch(["spark"], report)["spark"])
     figures = []
     try:
         with _events(kafka, name, {"clicks": scale.rows, "searches": scale.rows // 3}, now) as topics:

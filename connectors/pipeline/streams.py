@@ -57,6 +57,8 @@ def plan_streams(
             what.spark,
             stream.partitions or config.kafka.partitions,
             closes=what.closes,
+            emit=stream.emit,
+            ends=what.ends,
         )
         another = another_topic(context.kafka, before.log) if before is not None and before.log is not None else ""
         if before is not None and before.fingerprint == wanted.fingerprint and not another:

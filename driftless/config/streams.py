@@ -114,9 +114,10 @@ class StreamConfig(Model):
         description="The column or columns of the result that name a document. No two results have the same.",
         examples=["[minute, page]"],
     )
-    emit: Literal["final"] = Field(
+    emit: Literal["final", "changes"] = Field(
         default="final",
-        description="`final`: a window's document is written once, when no further event of it can come in time.",
+        description="`final`: a window's document is written once, when no further event of it can come in time. "
+        "`changes`: it is written whenever events have changed it, of windows that are no sessions.",
         examples=["final"],
     )
     partitions: int | None = Field(

@@ -21,6 +21,8 @@ from driftless.table import Column, Table
 
 WINDOW, SESSION = "window", "session_window"
 """What Spark calls the column that a query is grouped by."""
+FINAL, CHANGES = "final", "changes"
+"""When a document is written: once its window is closed, or with every change of it."""
 KEEP_DELETES_MS = 7 * 24 * 3600 * 1000
 """For how long the log of a stream keeps deletes."""
 
@@ -56,12 +58,25 @@ class EventSource:
 
 
 @dataclass(frozen=True)
+class WindowEnds:
+    """Windows end every `step` milliseconds, one of them at `first`, in milliseconds since 1970."""
+
+    step: int
+    first: int
+
+    def lies_between(self, begin: int, end: int) -> bool:
+        """Whether a window ends after `begin`, and at or before `end`."""
+        return (end - self.first) // self.step > (begin - self.first) // self.step
+
+
+@dataclass(frozen=True)
 class StreamBuild:
     """`sql` over `events`, by their names in it. `table`: the columns of a document, and its key. `spark`: the version
     by which it is computed; its state is another version's to read or not. `log`: None before it is made. `why` it was
     begun. `begin_ms`: windows that began before then are left out, since the log has not all events of them any more.
     `closes`: by which column of its outermost query a result becomes final, WINDOW or SESSION; empty where each is at
-    once, as a row of a filter or of an inner join.
+    once, as a row of a filter or of an inner join. `emit`: FINAL or CHANGES.
+    `ends`: where windows may end; None where that is anywhere.
     """
 
     stream: str
@@ -75,6 +90,8 @@ class StreamBuild:
     log: TopicLog | None = None
     begin_ms: int = 0
     closes: str = WINDOW
+    emit: str = FINAL
+    ends: WindowEnds | None = None
 
     @property
     def lateness(self) -> int:
@@ -85,7 +102,7 @@ class StreamBuild:
     def fingerprint(self) -> str:
         """Of all that its documents depend on, but for the events themselves."""
         events = {name: source.definition for name, source in self.events.items()}
-        made_of = [self.sql, events, self.table.to_json(), self.spark]
+        made_of = [self.sql, events, self.table.to_json(), self.spark, *([] if self.emit == FINAL else [self.emit])]
         return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -113,6 +130,8 @@ class StreamBuild:
             "why": self.why,
             "begin_ms": self.begin_ms,
             "closes": self.closes,
+            "emit": self.emit,
+            "ends": None if self.ends is None else [self.ends.step, self.ends.first],
             "log": None if self.log is None else self.log.to_json(),
         }
 
@@ -122,7 +141,9 @@ class StreamBuild:
         log = None if data["log"] is None else TopicLog.from_json(data["log"])
         table, more = Table.from_json(data["table"]), (data["spark"], int(data["partitions"]), str(data["why"]))
         begin, closes = int(data["begin_ms"]), str(data.get("closes", WINDOW))
-        return cls(stream, number, data["sql"], events, table, *more, log, begin, closes)
+        emit = str(data.get("emit", FINAL))
+        ends = WindowEnds(*map(int, data["ends"])) if data.get("ends") else None
+        return cls(stream, number, data["sql"], events, table, *more, log, begin, closes, emit, ends)
 
     def from_first_events(self, kafka: Kafka) -> StreamBuild:
         """The same from the first events that there are now. Where older ones are gone, windows that may lack some of
@@ -149,13 +170,14 @@ class StreamBuild:
 @dataclass(frozen=True)
 class AnalysedStream:
     """What Spark says of a stream's SQL. `table`: the columns of a document and its key. `events`: those that it reads,
-    by name. `spark`: its version. `closes`: as of a build.
+    by name. `spark`: its version. `closes`, `ends`: as of a build.
     """
 
     table: Table
     events: tuple[str, ...]
     spark: str
     closes: str
+    ends: WindowEnds | None = None
 
 
 def stream_table(stream: str, columns: tuple[Column, ...], key: tuple[str, ...]) -> Table:

@@ -34,12 +34,12 @@ from pyspark.sql.types import (
 from driftless.config.event_types import event_type
 from driftless.config.models import Config
 from driftless.config.streams import EventsConfig, StreamConfig
-from driftless.facts.streams import SESSION, WINDOW, AnalysedStream, stream_table
+from driftless.facts.streams import CHANGES, SESSION, WINDOW, AnalysedStream, WindowEnds, stream_table
 from driftless.suggest import did_you_mean
 from driftless.table import Column
 from driftless.where.words import spark_words
 from jobs.decode.spark_sql import quote
-from jobs.streams.query import NEVER, query_session, timed_sql
+from jobs.streams.query import MODES, NEVER, query_session, timed_sql
 
 _POSTGRES = {
     BooleanType: "bool",
@@ -106,13 +106,18 @@ def analyse(spark: SparkSession, config: Config, name: str) -> AnalysedStream | 
         return [*mistakes, Mistake("sql", str(exc))]
     mistakes += _of_columns(stream, rows)
     mistakes += [Mistake("sql", what) for what in _of_joins(stream.sql, closes)]
-    if not mistakes and (why := _unsupported(session, timed, {each: config.events[each] for each in events})):
+    if stream.emit == CHANGES and closes != WINDOW:
+        what = "a session may be joined to another one by a later event" if closes else "each result is final at once"
+        mistakes.append(Mistake("emit", f"{what}: only windows can be published with every change; leave it out"))
+    mode, used = MODES[stream.emit], {each: config.events[each] for each in events}
+    if not mistakes and (why := _unsupported(session, timed, mode, used)):
         mistakes.append(Mistake("sql", why))
     if mistakes:
         return mistakes
     columns = tuple(Column(f.name, _POSTGRES[type(f.dataType)]) for f in rows.schema.fields)
     read = tuple(each for each in events if _is_read(session, stream.sql, each))
-    return AnalysedStream(stream_table(name, columns, stream.key), read, pyspark.__version__, closes)
+    table, ends = stream_table(name, columns, stream.key), _ends(session, stream.sql)
+    return AnalysedStream(table, read, pyspark.__version__, closes, ends)
 
 
 def _closes(spark: SparkSession, sql: str) -> str:
@@ -127,6 +132,33 @@ def _closes(spark: SparkSession, sql: str) -> str:
     if words & {WINDOW, SESSION}:
         raise ValueError("its outermost SELECT must be grouped by `window(...)` or `session_window(...)` itself")
     return ""
+
+
+def _ends(spark: SparkSession, sql: str) -> WindowEnds | None:
+    """Where windows end, found out by making those of one moment; None where the query has not one kind of them."""
+    words, found = spark_words(sql), set[str]()
+    for number, (word, after) in enumerate(pairwise(words)):
+        if word.quoted or word.text.lower() not in (WINDOW, SESSION) or after.text != "(":
+            continue
+        if word.text.lower() == SESSION:
+            return None
+        depth, comma = 0, None
+        for other in words[number + 1 :]:
+            depth += {"(": 1, ")": -1}.get(other.text, 0) if not other.quoted else 0
+            if other.text == "," and depth == 1 and comma is None:
+                comma = other.start
+            if depth == 0:
+                found.add(" ".join(sql[comma : other.start].split()) if comma is not None else "")
+                break
+    if len(found) != 1:
+        return None
+    one = f"FROM VALUES (timestamp_millis(0)) AS one(at) GROUP BY window(at {found.pop()})"
+    with suppress(PySparkException):
+        made = spark.sql(f"SELECT unix_millis(window.start) AS begin, unix_millis(window.end) AS end {one}").collect()
+        ends = sorted(row["end"] for row in made)
+        step = ends[1] - ends[0] if len(ends) > 1 else ends[0] - made[0]["begin"]
+        return WindowEnds(step, ends[0])
+    return None
 
 
 def _of_joins(sql: str, closes: str) -> Iterator[str]:
@@ -203,7 +235,7 @@ def _plain(kind: DataType) -> bool:
     return type(kind) in _POSTGRES
 
 
-def _unsupported(spark: SparkSession, sql: str, events: Mapping[str, EventsConfig]) -> str:
+def _unsupported(spark: SparkSession, sql: str, mode: str, events: Mapping[str, EventsConfig]) -> str:
     """Why Spark cannot run it as a query that goes on; empty where it can. A query over nothing is begun, and ended."""
     for name, source in events.items():
         columns = [f"CAST(NULL AS {event_type(kind).spark}) AS {quote(c)}" for c, kind in source.columns.items()]
@@ -211,7 +243,7 @@ def _unsupported(spark: SparkSession, sql: str, events: Mapping[str, EventsConfi
         rows.withWatermark(source.time.event, NEVER).createOrReplaceTempView(name)
     folder = Path(tempfile.mkdtemp(prefix="driftless-check-"))
     try:
-        writer = spark.sql(sql).writeStream.outputMode("append").format("noop")
+        writer = spark.sql(sql).writeStream.outputMode(mode).format("noop")
         writer.option("checkpointLocation", str(folder)).trigger(processingTime="1 hour").start().stop()
     except PySparkException as exc:
         if exc.getCondition() == "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION" and "watermark" in str(exc):

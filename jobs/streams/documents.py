@@ -18,11 +18,12 @@ from jobs.streams.query import FROM, TO
 
 @dataclass(frozen=True)
 class Result:
-    """A document with its key. `begin`: of its window, in milliseconds; None where nothing closes."""
+    """A document with its key. `begin`, `end`: of its window, in milliseconds; None where nothing closes."""
 
     key: str
     document: str
     begin: int | None = None
+    end: int | None = None
 
 
 def results(stream: str, rows: pa.Table, key: Sequence[str]) -> Iterator[Result]:
@@ -30,11 +31,11 @@ def results(stream: str, rows: pa.Table, key: Sequence[str]) -> Iterator[Result]
 
     The key is as that of a row: one column's text, or a JSON array of several columns.
     """
-    begins = rows[FROM].to_pylist() if FROM in rows.column_names else [None] * rows.num_rows
+    begins, ends = (rows[c].to_pylist() if c in rows.column_names else [None] * rows.num_rows for c in (FROM, TO))
     columns = [(name, rows[name].to_pylist()) for name in rows.column_names if name not in (FROM, TO)]
     keys = [[name for name, _ in columns].index(name) for name in key]
     found: dict[str, Result] = {}
-    for begin, *values in zip(begins, *(values for _, values in columns), strict=True):
+    for begin, end, *values in zip(begins, ends, *(values for _, values in columns), strict=True):
         names = [values[place] for place in keys]
         if any(name is None for name in names):
             raise SourceError(
@@ -51,7 +52,7 @@ def results(stream: str, rows: pa.Table, key: Sequence[str]) -> Iterator[Result]
             f"{json.dumps(c, ensure_ascii=False)}:{_write(value)}"
             for (c, _), value in zip(columns, values, strict=True)
         ]
-        found[name] = Result(name, "{" + ",".join(parts) + "}", begin)
+        found[name] = Result(name, "{" + ",".join(parts) + "}", begin, end)
     yield from (found[name] for name in sorted(found))
 
 

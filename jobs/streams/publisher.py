@@ -68,10 +68,11 @@ class StreamPublisher:
             self._log.write([], lambda _: [(self._ticks, _TICK_KEY, str(moment_ms).encode())])
 
     def _records(self, writes: Iterable[Result], closed_ms: int) -> Iterable[Record]:
-        headers = [("kind", b"result"), ("closed", str(closed_ms).encode()), ("gen", self._number)]
+        headers = [("closed", str(closed_ms).encode()), ("gen", self._number)]
         for write in writes:
             begin = [] if write.begin is None else [(_BEGIN, str(write.begin).encode())]
-            yield write.key.encode(), write.document.encode(), [*headers, *begin]
+            kind = b"result" if write.end is None or write.end <= closed_ms else b"provisional"
+            yield write.key.encode(), write.document.encode(), [("kind", kind), *headers, *begin]
 
 
 def published(kafka: Kafka, log: TopicLog) -> dict[str, tuple[str, int | None]]:

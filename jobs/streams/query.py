@@ -18,7 +18,7 @@ from pyspark.sql.functions import col, count, expr, when
 from pyspark.sql.streaming.query import StreamingQuery
 
 from driftless.errors import SourceError
-from driftless.facts.streams import WINDOW, EventSource, StreamBuild
+from driftless.facts.streams import CHANGES, FINAL, WINDOW, EventSource, StreamBuild
 from driftless.kafka.client import Offsets
 from driftless.where.words import spark_words
 from jobs.decode.spark_sql import literal, quote
@@ -33,7 +33,10 @@ BARRIER = f"{TICK} IS NULL OR spark_partition_id() < 0"
 before the watermark has seen them, and no window of an idle source would ever close."""
 MOST_OFFSETS = 200_000
 """Offsets of each topic in one batch: bounds its memory."""
-TRIGGER = "500 milliseconds"
+MODES = {FINAL: "append", CHANGES: "update"}
+"""What Spark calls it."""
+TRIGGERS = {FINAL: "500 milliseconds", CHANGES: "200 milliseconds"}
+"""How often it is looked for events: readers of changes wait for them."""
 SETTINGS = {
     "spark.sql.streaming.multipleWatermarkPolicy": "max",
     "spark.sql.streaming.stateStore.providerClass": (
@@ -109,8 +112,8 @@ def start(
             ticked.withWatermark(event, f"{build.lateness + 1} milliseconds")
         )
         whole.where(BARRIER).drop(TICK).createOrReplaceTempView(name)
-    writer = timed_rows(spark, build).writeStream.outputMode("append").foreachBatch(publish)
-    return writer.option("checkpointLocation", str(folder)).trigger(processingTime=TRIGGER).start()
+    writer = timed_rows(spark, build).writeStream.outputMode(MODES[build.emit]).foreachBatch(publish)
+    return writer.option("checkpointLocation", str(folder)).trigger(processingTime=TRIGGERS[build.emit]).start()
 
 
 def assert_barrier(query: StreamingQuery) -> bool:
@@ -169,10 +172,14 @@ def batch_views(
 
 
 def closed_batch(spark: SparkSession, build: StreamBuild, closed_ms: int, begin_ms: int) -> DataFrame:
-    """The rows of all windows that end at or before `closed_ms`, of which no event is from before `begin_ms`."""
+    """The rows of all windows of which no event is from before `begin_ms`. Those of them that end at or before
+    `closed_ms`, unless every change of one is published.
+    """
     rows = timed_rows(spark, build)
     if not build.closes:
         return rows
+    if build.emit == CHANGES:
+        return rows.where(f"{FROM} >= {begin_ms:d}")
     return rows.where(f"{TO} <= {closed_ms:d} AND {FROM} >= {begin_ms:d}")
 
 

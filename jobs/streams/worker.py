@@ -6,6 +6,7 @@ import json
 import logging
 import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from driftless.control.topic import Control
 from driftless.errors import SourceError, SourceUnavailable, SyncError
-from driftless.facts.streams import StreamBuild
+from driftless.facts.streams import CHANGES, StreamBuild
 from driftless.kafka.client import Offsets
 from jobs.brokers.identity_check import LogIdentityCheck
 from jobs.log.frontier import Frontier
@@ -25,7 +26,7 @@ from jobs.spark.session import name_jobs
 from jobs.spark.source import kafka_options
 from jobs.streams import query as queries
 from jobs.streams.batch import QueryCheckpoint
-from jobs.streams.documents import results
+from jobs.streams.documents import Result, results
 from jobs.streams.event_rows import INVALID, LATE
 from jobs.streams.frontiers import EventFrontiers
 from jobs.streams.progress import StreamProgress
@@ -35,6 +36,8 @@ from jobs.supervise.leased import Shared, report_failure
 _log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.1
 """How often it is looked whether a tick is due, or something is to be told."""
+TICK_SECONDS, TICK_SHARE = 10.0, 8
+"""The longest time between two ticks of what closes at any time, and that time as so many times what a batch takes."""
 PAUSE_SECONDS, RETRY_SECONDS = 0.5, 5.0
 """How long to wait before trying again, at first and at most."""
 DROPPED = (
@@ -74,6 +77,9 @@ class StreamWorker:
         self._looked = False
         self._claimed = 0
         self._told = -1
+        self._ticked_ms, self._tick_at, self._batch_seconds = 0, 0.0, 0.0
+        self._held: dict[str, Result] = {}
+        """The newest documents of what is computed again, and is not published before all of it is."""
         self._whole = False
         """Whether all windows are published that were over when the query was begun. Until then, its log lacks some."""
 
@@ -118,9 +124,10 @@ class StreamWorker:
         self._confirm()  # opening a producer fences whoever has one
         publisher = StreamPublisher(self._kafka, self._shared.config.name, self.build)
         checkpoint = QueryCheckpoint(self.folder)
-        if not checkpoint.continues(publisher.newest):
-            self._begin_again(publisher)
         newest = publisher.newest
+        lost = newest is not None and newest.is_refill and self.build.emit == CHANGES  # what it held back
+        if lost or not checkpoint.continues(newest):
+            self._begin_again(publisher)
         refill = newest is not None and (checkpoint.id != newest.checkpoint or newest.is_refill)
         known = publisher.published() if refill else {}
         progress = self.progress
@@ -129,6 +136,8 @@ class StreamWorker:
         if checkpoint.committed >= 0:
             progress.positions |= self._places(checkpoint.planned(checkpoint.committed).read)
         progress.closed_ms = newest.closed_ms if newest is not None and not refill else 0
+        self._held = {}
+        self._ticked_ms, self._tick_at, self._batch_seconds = 0, 0.0, 0.0
         self._seen, self._looked, self._failure, self._whole = -1, False, None, False
 
         def publish(rows: DataFrame, batch: int) -> None:
@@ -191,7 +200,13 @@ class StreamWorker:
         if newest is not None and newest.checkpoint == checkpoint.id and batch <= newest.batch:
             return
         planned = checkpoint.planned(batch)
-        writes = list(differing(results(self.build.stream, table, self.build.table.key), known))
+        found = results(self.build.stream, table, self.build.table.key)
+        if known and self.build.emit == CHANGES:
+            # Readers have seen what comes of later events: they are not shown again how it came about.
+            self._held |= {result.key: result for result in found}
+            refill = newest is not None and planned.closed_ms < newest.reached_ms
+            found = iter(()) if refill else iter([self._held.pop(key) for key in [*self._held]])
+        writes = list(differing(found, known))
         publisher.publish(checkpoint.id, batch, planned, writes)
         self.progress.published += len(writes)
         self.progress.closed_ms = max(self.progress.closed_ms, planned.closed_ms)
@@ -218,10 +233,20 @@ class StreamWorker:
         closed_ms = moment_ms - self.build.lateness - 1
         if closed_ms <= self.progress.closed_ms:
             return
-        if self.progress.state_rows or self._seen < 0:
-            publisher.tick(moment_ms)
-        else:
-            self.progress.closed_ms = closed_ms
+        ends, now = self.build.ends, time.monotonic()
+        if self._seen >= 0 and self._ticked_ms <= self.progress.closed_ms:  # no tick is under way
+            nothing = ends is not None and not ends.lies_between(self.progress.closed_ms, closed_ms)
+            if not self.progress.state_rows or nothing:
+                self.progress.closed_ms = closed_ms
+                return
+        elif ends is not None and not ends.lies_between(self._ticked_ms, closed_ms):
+            return
+        if ends is None and now < self._tick_at:
+            return
+        # What closes at any time is looked for as often as the machine can bear: each tick costs two batches.
+        self._tick_at = now + min(TICK_SECONDS, TICK_SHARE * self._batch_seconds)
+        self._ticked_ms = closed_ms
+        publisher.tick(moment_ms)
 
     def _take_in(self, query: StreamingQuery) -> None:
         """What Spark tells of the batches that have ended since the last look."""
@@ -238,6 +263,7 @@ class StreamWorker:
                 if counts is not None:
                     progress.late += counts[LATE]
                     progress.invalid += counts[INVALID]
+            self._batch_seconds = told.batchDuration / 1000
             states = told.stateOperators
             progress.state_rows = sum(state.numRowsTotal for state in states)
             progress.state_bytes = sum(state.memoryUsedBytes for state in states)

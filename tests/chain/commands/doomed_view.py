@@ -31,7 +31,7 @@ def doom(step: str) -> None:
     """Have the process die at the first such call that has something to do."""
     owner, method, when = STEPS[step]
     if when == "in":
-        setattr(driftless.kafka.log_writer, "produce", _produce_and_die)  # noqa: B010 - the module does not export it
+        setattr(driftless.kafka.log_writer, "produce", produce_and_die)  # noqa: B010 - the module does not export it
         return
     call: Callable[..., Any] = getattr(owner, method)
 
@@ -57,7 +57,7 @@ def _has_work(method: str, self: Any, arguments: tuple[Any, ...]) -> bool:
             return bool(arguments[0])
 
 
-def _produce_and_die(producer: Any, topic: str, key: bytes, value: bytes | None, **more: Any) -> None:
+def produce_and_die(producer: Any, topic: str, key: bytes, value: bytes | None, **more: Any) -> None:
     """The record is in the log, and its transaction will never be committed."""
     producer.produce(topic, value, key, **more)
     producer.flush(30)

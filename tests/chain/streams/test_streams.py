@@ -46,7 +46,14 @@ PAIRS = (
 
 @pytest.fixture(scope="module")
 def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
-    """A pipeline with a stream that two followers read, beside a view."""
+    pipeline = computed(make_pipeline, source)
+    pipeline.apply()
+    pipeline.run()
+    return pipeline
+
+
+def computed(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
+    """A pipeline with streams that three followers read, beside a view; not applied yet."""
     print(f"seed {SEED}")
     source.execute("create table items (id int primary key, name text)")
     pipeline = make_pipeline(ITEM)
@@ -66,6 +73,7 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
     }
     pipeline.sync["streams"] = {
         "page_views": {"sql": SQL, "key": ["began", "page"]},
+        "live": {"sql": SQL, "key": ["began", "page"], "emit": "changes"},
         "visits": {"sql": VISITS, "key": ["began", "page"]},
         "pairs": {"sql": PAIRS, "key": ["first", "second"]},
     }
@@ -74,18 +82,20 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
         ("trends-cache", {"redis": {"url": "${CACHE_URL}", "key": f"{pipeline.name}-trends:{{page}}:{{began}}"}}),
     ):
         pipeline.sync["followers"][follower] = {"view": "page_views", **kind}
-    pipeline.apply()
-    pipeline.run()
+    live = {"redis": {"url": "${CACHE_URL}", "key": f"{pipeline.name}-live:{{page}}:{{began}}"}}
+    pipeline.sync["followers"]["live-cache"] = {"view": "live", **live}
     return pipeline
 
 
 def stores(pipeline: Pipeline) -> dict[str, Store]:
     return {
         "trends": OpenSearch(pipeline.endpoints.opensearch, f"{pipeline.name}-trends"),
-        "trends-cache": Redis(
-            pipeline.endpoints.redis, f"{pipeline.name}-trends:{{page}}:{{began}}", ("began", "page")
-        ),
+        **{f"{name}-cache": _cache(pipeline, name) for name in ("trends", "live")},
     }
+
+
+def _cache(pipeline: Pipeline, name: str) -> Redis:
+    return Redis(pipeline.endpoints.redis, f"{pipeline.name}-{name}:{{page}}:{{began}}", ("began", "page"))
 
 
 _tampered = set[bytes | None]()
@@ -211,10 +221,11 @@ def assert_shown(pipeline: Pipeline, clicks: Clicks) -> float:
     """Wait until all windows up to now are closed, and compare what readers see with what they should."""
     now = time.time()
     moment = datetime.fromtimestamp(now, UTC).isoformat()
-    done = pipeline.here("wait", "--closed", moment, "page_views", "--timeout", "120", seconds=150)
+    done = pipeline.here("wait", "--closed", moment, "--timeout", "120", seconds=150)
     assert done.code == 0, f"{done.err}\n{pipeline.explain()}"
     pipeline.wait("trends")
     pipeline.wait("trends-cache")
+    pipeline.wait("live-cache")
     for name, store in stores(pipeline).items():
         found, wanted = shown(store), clicks.wanted(now)
         assert {key: found.get(key) for key in wanted} == wanted, name
@@ -239,7 +250,7 @@ def test_verify_computes_it_again_as_a_batch(pipeline: Pipeline) -> None:
     done = pipeline.here("verify", "--json", seconds=180)
     reports = {report["name"]: report for report in done.json()["followers"]}
     assert done.code == 0, reports
-    assert {*reports} == {"item-search", "item-cache", "trends", "trends-cache", "visits", "pairs"}
+    assert {*reports} == {"item-search", "item-cache", "trends", "trends-cache", "live-cache", "visits", "pairs"}
     assert min(reports[name]["source_documents"] for name in ("trends", "visits", "pairs")) > 3
     assert {name: report["in_sync"] for name, report in reports.items()} == dict.fromkeys(reports, True)
 
@@ -259,7 +270,8 @@ def test_a_document_that_somebody_changes_in_the_log_is_found_and_named(pipeline
         assert (done.code, report["stage"], report["different"]) == (1, "stream-log", 1)
         assert report["samples"][0]["key"] == key.decode()
     finally:
-        producer.produce(log, value, key)
+        began = datetime.fromisoformat(json.loads(value)["began"]).timestamp()
+        producer.produce(log, value, key, headers={"begin": str(round(began * 1000))})
         producer.flush(15)
     assert pipeline.here("verify", "page_views", seconds=180).code == 0
 
@@ -285,7 +297,8 @@ def test_a_lost_checkpoint_is_computed_again_and_only_differences_are_published(
     before = records(pipeline.endpoints.kafka, f"{pipeline.name}.stream.page_views.1")
     job = [job for job in pipeline.jobs() if job.running][-1]
     assert job.stop() == 0
-    shutil.rmtree(stack_home() / "rows" / pipeline.name / "page_views-1.checkpoint")
+    for name in ("page_views", "live"):
+        shutil.rmtree(stack_home() / "rows" / pipeline.name / f"{name}-1.checkpoint")
     clicks.write(200)
     pipeline.run()
     assert_shown(pipeline, clicks)
@@ -293,7 +306,7 @@ def test_a_lost_checkpoint_is_computed_again_and_only_differences_are_published(
     new = Counter(after) - Counter(before)  # of several partitions, which have no common order
     assert len(new) > 2
     assert not {key for key, _ in before} & {key for key, _ in new}
-    assert pipeline.here("verify", "trends", "page_views", seconds=180).code == 0
+    assert pipeline.here("verify", "trends", "page_views", "live-cache", seconds=180).code == 0
 
 
 @pytest.mark.soak

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from driftless.facts.streams import AnalysedStream
+from driftless.facts.streams import AnalysedStream, WindowEnds
 from jobs.streams.analysis import analyse
 from tests.driftless.config.test_config import GOOD, load_text
 
@@ -26,12 +26,10 @@ GROUPED = "FROM clicks GROUP BY window(at, '1 minute'), page"
 START = "SELECT window.start AS minute, page"
 
 
-def found(spark: SparkSession, folder: Path, sql: str, key: str = "[minute, page]") -> Any:
-    text = (
-        GOOD
-        + EVENTS
-        + f"streams:\n  s:\n    sql: |\n      {sql.replace(chr(10), chr(10) + '      ')}\n    key: {key}\n"
-    )
+def found(spark: SparkSession, folder: Path, sql: str, key: str = "[minute, page]", emit: str = "final") -> Any:
+    written = sql.replace("\n", "\n      ")
+    stream = f"streams:\n  s:\n    sql: |\n      {written}\n    key: {key}\n    emit: {emit}\n"
+    text = GOOD + EVENTS + stream
     return analyse(spark, load_text(folder, text), "s")
 
 
@@ -112,3 +110,47 @@ def test_it_is_known_by_what_a_result_becomes_final(spark: SparkSession, tmp_pat
 def test_a_key_that_is_no_column_is_told(spark: SparkSession, tmp_path: Path) -> None:
     (mistake,) = found(spark, tmp_path, f"{START} {GROUPED}", "[minut, page]")
     assert (mistake.field, mistake.what) == ("key", "`minut` is no column of the result; did you mean `minute`?")
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        (
+            "SELECT session_window.end AS minute, page FROM clicks GROUP BY session_window(at, '5 s'), page",
+            "a session may",
+        ),
+        ("SELECT at AS minute, page FROM clicks", "each result is final at once"),
+    ],
+)
+def test_only_windows_are_published_with_every_change(spark: SparkSession, tmp_path: Path, sql: str, said: str) -> None:
+    (mistake,) = found(spark, tmp_path, sql, emit="changes")
+    assert (mistake.field, said in mistake.what) == ("emit", True)
+    assert isinstance(found(spark, tmp_path, f"{START} {GROUPED}", emit="changes"), AnalysedStream)
+
+
+@pytest.mark.parametrize(
+    ("window", "ends"),
+    [
+        ("window(at, '1 minute')", WindowEnds(60_000, 60_000)),
+        ("window(at, '2 minutes', '30 seconds')", WindowEnds(30_000, 30_000)),
+        ("WINDOW(at,\n '1 hour', '1 hour', '5 minutes')", WindowEnds(3_600_000, 300_000)),
+        ("window(at, '7 days')", WindowEnds(604_800_000, 604_800_000)),
+        ("session_window(at, '5 s')", None),
+    ],
+)
+def test_it_is_known_where_windows_end(
+    spark: SparkSession, tmp_path: Path, window: str, ends: WindowEnds | None
+) -> None:
+    name = window.split("(")[0].lower()
+    analysed = found(spark, tmp_path, f"SELECT {name}.start AS minute, page FROM clicks GROUP BY {window}, page")
+    assert isinstance(analysed, AnalysedStream), analysed
+    assert analysed.ends == ends
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "lies"),
+    [(60_000, 119_999, False), (60_000, 120_000, True), (59_999, 60_000, True), (-1, 0, True), (0, 59_999, False)],
+)
+def test_an_end_lies_after_the_begin_and_up_to_the_end(begin: int, end: int, lies: bool) -> None:
+    assert WindowEnds(60_000, 60_000).lies_between(begin, end) is lies
+    assert WindowEnds(60_000, 7).lies_between(begin + 7, end + 7) is lies

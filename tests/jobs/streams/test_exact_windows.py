@@ -36,7 +36,7 @@ COLUMNS = (Column("began", "timestamptz"), Column("page", "text"), Column("n", "
 TUMBLING = "window(at, '1 minute')"
 HOPPING = "window(at, '2 minutes', '30 seconds')"
 SESSION = "session_window(at, '3 seconds')"
-FILTER, JOIN = "", "join"
+FILTER, JOIN, CHANGES = "", "join", "changes"
 JOIN_MS = 4_000
 
 
@@ -45,6 +45,8 @@ def build(kafka: Kafka, topic: str, window: str) -> StreamBuild:
     assert found is not None
     columns = {"id": "bigint", "page": "text", "at": "timestamptz"}
     source = EventSource(topic, found.id, dict.fromkeys(range(PARTITIONS), 0), columns, "at", None, LATENESS)
+    emit = "changes" if window == CHANGES else "final"
+    window = TUMBLING if window == CHANGES else window
     grouped = f"SELECT {window.partition('(')[0]}.start AS began, page, count(*) AS n, sum(id) AS ids"
     key: tuple[str, ...]
     sql, key, closes = f"{grouped} FROM clicks WHERE page <> 'x' GROUP BY {window}, page", ("began", "page"), "window"
@@ -58,7 +60,7 @@ def build(kafka: Kafka, topic: str, window: str) -> StreamBuild:
         sql = f"{pairs} ON a.page = b.page AND {near}"
         closes, key = "", ("n", "ids")
     table = stream_table("s", COLUMNS, key)
-    return StreamBuild("s", 1, sql, {"clicks": source}, table, "4", 2, closes=closes)
+    return StreamBuild("s", 1, sql, {"clicks": source}, table, "4", 2, closes=closes, emit=emit)
 
 
 def slices(chance: random.Random) -> list[list[tuple[int, int, bytes]]]:
@@ -102,13 +104,17 @@ def wanted(window: str, all_: list[list[tuple[int, int, bytes]]], to: int) -> se
                 begin, ids = at, []
             open_[page] = (begin, at, [*ids, id_])
             continue
-        size, step = (60_000, 60_000) if window == TUMBLING else (120_000, 30_000)
+        size, step = (120_000, 30_000) if window == HOPPING else (60_000, 60_000)
         first = at // step * step
         for begin in range(first, first - size, -step):
             if begin <= at < begin + size:
                 groups[begin, begin + size, page].append(id_)
     groups |= {(begin, last + 3_000, page): ids for page, (begin, last, ids) in open_.items()}
-    return {(begin, page, len(ids), sum(ids)) for (begin, end, page), ids in groups.items() if end <= to}
+    return {
+        (begin, page, len(ids), sum(ids))
+        for (begin, end, page), ids in groups.items()
+        if end <= to or window == CHANGES
+    }
 
 
 class Tried:
@@ -140,7 +146,9 @@ class Tried:
 
     def shown(self) -> set[tuple[int, str, int, int]]:
         found = [json.loads(text) for _, text in self.rows]
-        return {(_ms(one["began"]), one["page"], one["n"], one["ids"]) for one in found}
+        newest = {key: json.loads(text) for key, text in self.rows}
+        assert len(newest) == len(found) or self.build.emit == "changes", "a result was published twice"
+        return {(_ms(one["began"]), one["page"], one["n"], one["ids"]) for one in newest.values()}
 
 
 def _ms(text: str) -> int:
@@ -153,6 +161,7 @@ def _ms(text: str) -> int:
         pytest.param(TUMBLING, True, id="tumbling, one partition before the next"),
         pytest.param(HOPPING, False, id="hopping, as it was received"),
         pytest.param(SESSION, True, id="sessions, one partition before the next"),
+        pytest.param(CHANGES, True, id="every change, one partition before the next"),
         pytest.param(JOIN, True, id="a join, one partition before the next"),
         pytest.param(FILTER, True, id="a filter, one partition before the next", marks=pytest.mark.soak),
         pytest.param(SESSION, False, id="sessions, as it was received", marks=pytest.mark.soak),
@@ -178,7 +187,7 @@ def test_any_batches_give_the_windows_of_the_batch_each_once(
     kafka.create(topic, PARTITIONS, {"message.timestamp.type": "CreateTime", "retention.ms": "-1"})
     build_ = build(kafka, topic, window)
     monkeypatch.setattr(queries, "MOST_OFFSETS", chance.choice([40, 150, 10_000]))
-    monkeypatch.setattr(queries, "TRIGGER", "0 seconds")
+    monkeypatch.setattr(queries, "TRIGGERS", dict.fromkeys(queries.MODES, "0 seconds"))
     producer = Producer(kafka.settings())
     tried = Tried(spark, kafka, build_, tmp_path / "checkpoint")
     try:
@@ -205,10 +214,9 @@ def test_any_batches_give_the_windows_of_the_batch_each_once(
         tried.tick(end)
         closed = end - LATENESS - 1
         want = wanted(window, all_, closed)
-        until("all windows", lambda: len(tried.rows) >= len(want), 60)
+        until("all results", lambda: tried.shown() == want, 60)
         assert tried.dropped == 0
         assert tried.shown() == want
-        assert len(tried.rows) == len(want), "a window was published twice"
         assert queries.assert_barrier(tried.query)
     finally:
         tried.query.stop()
@@ -217,5 +225,5 @@ def test_any_batches_give_the_windows_of_the_batch_each_once(
     begin = {topic: dict.fromkeys(range(PARTITIONS), 0)}
     queries.batch_views(session, build_, kafka_options(kafka, "test"), begin, ends)
     batch = results("s", queries.closed_batch(session, build_, closed, 0).toArrow(), build_.table.key)
-    assert sorted(tried.rows) == [(result.key, result.document) for result in batch]
+    assert sorted(dict(tried.rows).items()) == [(result.key, result.document) for result in batch]
     kafka.delete(topic, f"{topic}.ticks")

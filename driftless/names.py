@@ -62,9 +62,14 @@ def batches_topic(pipeline: str, stream: str, build: int) -> str:
     return f"{stream_topic(pipeline, stream, build)}.batches"
 
 
+def late_topic(pipeline: str, stream: str, build: int) -> str:
+    """Where a build says which events it left out, and why."""
+    return f"{stream_topic(pipeline, stream, build)}.late"
+
+
 def stream_topics(pipeline: str, stream: str, build: int) -> tuple[str, ...]:
     """All that a build has."""
-    return tuple(name(pipeline, stream, build) for name in (stream_topic, ticks_topic, batches_topic))
+    return tuple(name(pipeline, stream, build) for name in (stream_topic, ticks_topic, batches_topic, late_topic))
 
 
 def stream_lease(stream: str) -> str:

@@ -163,6 +163,7 @@ class StreamBuild:
             kafka, names.stream_topic(pipeline, self.stream, self.number), self.partitions, KEEP_DELETES_MS
         )
         kafka.create(names.ticks_topic(pipeline, self.stream, self.number), 1, ticks_settings())
+        kafka.create(names.late_topic(pipeline, self.stream, self.number), 1, batches_settings())
         kafka.create(names.batches_topic(pipeline, self.stream, self.number), 1, batches_settings())
         return replace(self, log=first_epoch(found.name, found.id, found.partitions))
 

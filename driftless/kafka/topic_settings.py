@@ -18,7 +18,9 @@ def ticks_settings() -> dict[str, str]:
 
 
 def batches_settings() -> dict[str, str]:
-    """Of what a stream has published: the newest record of a key holds. One may have the offsets of many partitions."""
+    """Of what a stream has published, and of what it left out: the newest record of a key holds. One may have the
+    offsets of many partitions.
+    """
     return {**COMMON, "cleanup.policy": "compact", "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.1"}
 
 

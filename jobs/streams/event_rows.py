@@ -19,24 +19,26 @@ _OLDEST_MS = 0
 _RECEIVED, _OBJECT, _BAD, _RAW = "_received", "_object", "_bad", "_raw"
 
 
-def event_rows_sql(source: EventSource) -> list[list[str]]:
+def event_rows_sql(source: EventSource, *, placed: bool = False) -> list[list[str]]:
     """Steps of `selectExpr` over Kafka's columns `value` and `timestamp`, ending in the declared columns and `REASON`.
+    With `placed`, also in `partition`, `offset`, and when it happened and was received, in milliseconds.
 
     The column of the event's time has it corrected: moved by what the device's clock was wrong at `sent`, and never
     after the broker received the event.
     """
+    place = ["`partition`", "`offset`"] if placed else []
     members = ", ".join(f"{quote(name)} STRING" for name in source.columns)
     parsed = f"from_json(CAST(value AS STRING), {literal(members)})"
-    decoded = [f"{parsed} AS {_OBJECT}", f"unix_millis(timestamp) AS {_RECEIVED}"]
+    decoded = [*place, f"{parsed} AS {_OBJECT}", f"unix_millis(timestamp) AS {_RECEIVED}"]
     typed = [f"{_typed(name, kind)} AS {quote(name)}" for name, kind in source.columns.items()]
     bad = " OR ".join(
         f"({_OBJECT}.{quote(name)} IS NOT NULL AND {_typed(name, kind)} IS NULL)"
         for name, kind in source.columns.items()
         if event_type(kind).spark != "STRING"
     )
-    shaped = [*typed, f"({bad}) AS {_BAD}", _RECEIVED]
+    shaped = [*place, *typed, f"({bad}) AS {_BAD}", _RECEIVED]
     columns = [quote(name) for name in source.columns]
-    timed = [*columns, _BAD, _RECEIVED, f"{_corrected(source)} AS {_RAW}"]
+    timed = [*place, *columns, _BAD, _RECEIVED, f"{_corrected(source)} AS {_RAW}"]
     event = quote(source.event)
     others = [c for c in columns if c != event]
     at = f"timestamp_millis(least({_RAW}, {_RECEIVED})) AS {event}"
@@ -44,7 +46,8 @@ def event_rows_sql(source: EventSource) -> list[list[str]]:
         f"CASE WHEN {_BAD} OR {_RAW} IS NULL OR {_RAW} < {_OLDEST_MS} THEN '{INVALID}' "
         f"WHEN {_RECEIVED} - {_RAW} > {source.lateness} THEN '{LATE}' END AS {REASON}"
     )
-    return [decoded, shaped, timed, [*others, at, reason]]
+    more = [*place, f"{_RAW} AS happened_ms", f"{_RECEIVED} AS received_ms"] if placed else []
+    return [decoded, shaped, timed, [*others, at, reason, *more]]
 
 
 def empty_columns(source: EventSource) -> list[str]:

@@ -74,7 +74,8 @@ class StreamMoment:
             return []
         name_jobs(self._spark, "verify", f"compute {build.stream} as a batch", "verify")
         begin, begin_ms = {}, 0
-        read = {topic: batch.read[topic] for topic in build.topics}
+        # Before any event is there, Spark has planned none of them.
+        read = {source.topic: batch.read.get(source.topic, source.floors) for source in build.events.values()}
         for source in build.events.values():
             first = self._kafka.beginnings(source.topic, len(read[source.topic]))
             floors = {p: source.floors.get(p, 0) for p in read[source.topic]}

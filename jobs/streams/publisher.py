@@ -13,6 +13,7 @@ from driftless.kafka.client import Kafka, Offsets
 from driftless.kafka.log_writer import LogWriter, Record
 from jobs.streams.batch import BATCH_KEY, PlannedBatch, PublishedBatch, newest_batch
 from jobs.streams.documents import Result
+from jobs.streams.late import LATE_KEY, LeftOut, newest_left_out
 
 _TICK_KEY = b"tick"
 _BEGIN = "begin"
@@ -29,11 +30,14 @@ class StreamPublisher:
         self._kafka = kafka
         self._own = build.log
         self._ticks = names.ticks_topic(pipeline, build.stream, build.number)
+        self._late = names.late_topic(pipeline, build.stream, build.number)
         self._batches = names.batches_topic(pipeline, build.stream, build.number)
         self._number = str(build.number).encode()
         self._lock = threading.Lock()
         self.newest = newest_batch(kafka, self._batches)
         """What was published last; None where nothing was."""
+        self.left_out = newest_left_out(kafka, self._batches, build)
+        """What was left out when this was opened."""
 
     @property
     def ticks(self) -> tuple[str, int]:
@@ -61,6 +65,12 @@ class StreamPublisher:
             except BaseException:
                 self.newest = before
                 raise
+
+    def leave_out(self, known: LeftOut, records: Iterable[tuple[bytes, bytes]]) -> None:
+        """Events that are left out, and how far that has been looked for, in one transaction."""
+        said = [(self._late, key, value) for key, value in records]
+        with self._lock:
+            self._log.write([], lambda _: [*said, (self._batches, LATE_KEY, known.to_text())])
 
     def tick(self, moment_ms: int) -> None:
         """Tell the query that it has read every event that was received before this moment."""

@@ -165,10 +165,8 @@ def batch_views(
 ) -> None:
     """The events between two places of each topic as views, under their names in the SQL: what a query has read."""
     for name, source in build.events.items():
-        reader = spark.read.format("kafka").options(**options).option("assign", _assigned(source.topic, end))
-        reader = reader.option("startingOffsets", _written(source.topic, begin[source.topic]))
-        reader = reader.option("endingOffsets", _written(source.topic, end[source.topic]))
-        _kept(_event_rows(reader.load(), source), source).createOrReplaceTempView(name)
+        records = _between(spark, source, options, begin[source.topic], end[source.topic])
+        _kept(_event_rows(records, source), source).createOrReplaceTempView(name)
 
 
 def closed_batch(spark: SparkSession, build: StreamBuild, closed_ms: int, begin_ms: int) -> DataFrame:
@@ -181,6 +179,27 @@ def closed_batch(spark: SparkSession, build: StreamBuild, closed_ms: int, begin_
     if build.emit == CHANGES:
         return rows.where(f"{FROM} >= {begin_ms:d}")
     return rows.where(f"{TO} <= {closed_ms:d} AND {FROM} >= {begin_ms:d}")
+
+
+def left_out(
+    spark: SparkSession, source: EventSource, options: Mapping[str, str], begin: Offsets, end: Offsets
+) -> DataFrame:
+    """The events between two places that no window counts: `partition`, `offset`, when each happened and was received,
+    and the `reason`.
+    """
+    rows = _between(spark, source, options, begin, end)
+    for step in event_rows_sql(source, placed=True):
+        rows = rows.selectExpr(*step)
+    shown = ("`partition`", "`offset`", "happened_ms", "received_ms", f"{REASON} AS reason")
+    return rows.where(f"{REASON} IS NOT NULL").selectExpr(*shown)
+
+
+def _between(
+    spark: SparkSession, source: EventSource, options: Mapping[str, str], begin: Offsets, end: Offsets
+) -> DataFrame:
+    reader = spark.read.format("kafka").options(**options).option("assign", json.dumps({source.topic: sorted(end)}))
+    reader = reader.option("startingOffsets", _written(source.topic, begin))
+    return reader.option("endingOffsets", _written(source.topic, end)).load()
 
 
 def _event_rows(records: DataFrame, source: EventSource) -> DataFrame:
@@ -205,7 +224,3 @@ def _stream(spark: SparkSession, options: Mapping[str, str], topic: str, begin: 
 
 def _written(topic: str, offsets: Offsets) -> str:
     return json.dumps({topic: {str(p): offset for p, offset in offsets.items()}})
-
-
-def _assigned(topic: str, end: Mapping[str, Offsets]) -> str:
-    return json.dumps({topic: sorted(end[topic])})

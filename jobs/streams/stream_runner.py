@@ -52,7 +52,7 @@ class StreamRunner(LeasedWorkers[_RunningStream]):
         if not found:
             raise SourceError(f"the stream {self.stream} has not been applied yet", hint="run `driftless apply` first")
         for build in found.values():
-            self._start(build, state)
+            self._start(build)
 
     def _key(self, number: int) -> str:
         return stream_progress_key(self.stream, number)
@@ -68,14 +68,13 @@ class StreamRunner(LeasedWorkers[_RunningStream]):
         if facts_now != self._facts:
             self._facts, self._known = facts_now, stream_builds(state, self.stream)
         for n in self._known.keys() - self._running.keys():
-            self._start(self._known[n], state)
+            self._start(self._known[n])
         for n in self._running.keys() - self._known.keys():
             self._end(n)
         return self._drop_what_nobody_reads(state)
 
-    def _start(self, build: StreamBuild, state: State) -> None:
-        known = state.get(stream_progress_key(self.stream, build.number)) or {}
-        worker = StreamWorker(build, self._shared, self._folder(build.number), self.lease.confirm, known)
+    def _start(self, build: StreamBuild) -> None:
+        worker = StreamWorker(build, self._shared, self._folder(build.number), self.lease.confirm)
         thread = threading.Thread(target=worker.run, name=worker.group, daemon=True)
         self._add(build.number, _RunningStream(build, worker, thread))
 

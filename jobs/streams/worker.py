@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
@@ -29,6 +28,7 @@ from jobs.streams.batch import QueryCheckpoint
 from jobs.streams.documents import Result, results
 from jobs.streams.event_rows import INVALID, LATE
 from jobs.streams.frontiers import EventFrontiers
+from jobs.streams.late import LeftOut, late_slices
 from jobs.streams.progress import StreamProgress
 from jobs.streams.publisher import StreamPublisher, differing
 from jobs.supervise.leased import Shared, report_failure
@@ -38,6 +38,8 @@ LOOK_SECONDS = 0.1
 """How often it is looked whether a tick is due, or something is to be told."""
 TICK_SECONDS, TICK_SHARE = 10.0, 8
 """The longest time between two ticks of what closes at any time, and that time as so many times what a batch takes."""
+LATE_SECONDS = 5.0
+"""How often it is looked for events that are left out, where there are any: that is a job."""
 PAUSE_SECONDS, RETRY_SECONDS = 0.5, 5.0
 """How long to wait before trying again, at first and at most."""
 DROPPED = (
@@ -53,17 +55,12 @@ class StreamWorker:
     belong together, the query begins again from the first event, and only what differs is published.
     """
 
-    def __init__(
-        self, build: StreamBuild, shared: Shared, folder: Path, confirm: Callable[[], None], known: Mapping[str, Any]
-    ) -> None:
-        """`folder`: for Spark's checkpoint. `confirm`: raises Fenced where another runner has taken over. `known`: what
-        the control topic says of the build: the counts go on from there.
-        """
+    def __init__(self, build: StreamBuild, shared: Shared, folder: Path, confirm: Callable[[], None]) -> None:
+        """`folder`: for Spark's checkpoint. `confirm`: raises Fenced where another runner has taken over."""
         assert build.log is not None
         self.build = build
         self.folder = folder
         self.progress = StreamProgress(build)
-        self.progress.late, self.progress.invalid = (int(known.get(name) or 0) for name in ("late", "invalid"))
         self.stop = threading.Event()
         self._own = build.log
         self._shared = shared
@@ -78,6 +75,7 @@ class StreamWorker:
         self._claimed = 0
         self._told = -1
         self._ticked_ms, self._tick_at, self._batch_seconds = 0, 0.0, 0.0
+        self._leaves_out, self._late_at = False, 0.0
         self._held: dict[str, Result] = {}
         """The newest documents of what is computed again, and is not published before all of it is."""
         self._whole = False
@@ -136,7 +134,7 @@ class StreamWorker:
         if checkpoint.committed >= 0:
             progress.positions |= self._places(checkpoint.planned(checkpoint.committed).read)
         progress.closed_ms = newest.closed_ms if newest is not None and not refill else 0
-        self._held = {}
+        self._held, self._leaves_out = {}, True  # what a run before has not written may be there
         self._ticked_ms, self._tick_at, self._batch_seconds = 0, 0.0, 0.0
         self._seen, self._looked, self._failure, self._whole = -1, False, None, False
 
@@ -215,6 +213,7 @@ class StreamWorker:
     # -- beside the query ---------------------------------------------------------------------------------------
 
     def _follow(self, query: StreamingQuery, publisher: StreamPublisher) -> None:
+        left_out = publisher.left_out
         frontiers = EventFrontiers(Control(self._kafka, self._shared.config.name).now, self._written)
         while not self.stop.wait(LOOK_SECONDS):
             if not query.isActive:
@@ -223,6 +222,7 @@ class StreamWorker:
             if not self._looked and self._seen >= 0:
                 self._looked = queries.assert_barrier(query)
             self._take_in(query)
+            left_out = self._leave_out(publisher, left_out)
             if frontiers.look(self._read):
                 self._close(frontiers.reached_ms, publisher)
             self._whole = self._whole or 0 < frontiers.begun_ms - self.build.lateness - 1 <= self.progress.closed_ms
@@ -248,6 +248,21 @@ class StreamWorker:
         self._ticked_ms = closed_ms
         publisher.tick(moment_ms)
 
+    def _leave_out(self, publisher: StreamPublisher, known: LeftOut) -> LeftOut:
+        """Write what was left out of the events that have been read, where a batch has told of any."""
+        progress, newest, now = self.progress, publisher.newest, time.monotonic()
+        progress.late, progress.invalid = known.late, known.invalid
+        if newest is None or not self._leaves_out or now < self._late_at:
+            return known
+        self._late_at, self._leaves_out = now + LATE_SECONDS, False
+        options = kafka_options(self._kafka, f"stream-{self.build.stream}")
+        for some, records in late_slices(self._spark, self.build, options, known, newest.read):
+            publisher.leave_out(some, records)
+            known = some
+        progress.late, progress.invalid = known.late, known.invalid
+        progress.changed.set()
+        return known
+
     def _take_in(self, query: StreamingQuery) -> None:
         """What Spark tells of the batches that have ended since the last look."""
         progress = self.progress
@@ -260,9 +275,7 @@ class StreamWorker:
                     progress.positions |= self._places(_offsets(source.endOffset))
             for name in self.build.events:
                 counts = told.observedMetrics.get(name)
-                if counts is not None:
-                    progress.late += counts[LATE]
-                    progress.invalid += counts[INVALID]
+                self._leaves_out = self._leaves_out or (counts is not None and counts[LATE] + counts[INVALID] > 0)
             self._batch_seconds = told.batchDuration / 1000
             states = told.stateOperators
             progress.state_rows = sum(state.numRowsTotal for state in states)

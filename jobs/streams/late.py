@@ -1,0 +1,74 @@
+"""Events that a stream leaves out, each by its place and with the reason: nothing is lost in silence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+
+from driftless.facts.streams import StreamBuild
+from driftless.kafka.client import Kafka, Offsets
+from jobs.streams.event_rows import INVALID, LATE
+from jobs.streams.query import MOST_OFFSETS, left_out
+
+LATE_KEY = b"late"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """How many events before `read` were left out: all of them are in the log of late events."""
+
+    read: Mapping[str, Offsets]
+    late: int = 0
+    invalid: int = 0
+
+    def to_text(self) -> bytes:
+        read = {topic: {str(p): o for p, o in offsets.items()} for topic, offsets in self.read.items()}
+        return json.dumps({"read": read, "late": self.late, "invalid": self.invalid}).encode()
+
+    @classmethod
+    def from_text(cls, text: bytes) -> LeftOut:
+        """Raises ValueError, KeyError, TypeError or AttributeError for what is none."""
+        data = json.loads(text)
+        read = {t: {int(p): int(o) for p, o in offsets.items()} for t, offsets in data["read"].items()}
+        return cls(read, int(data["late"]), int(data["invalid"]))
+
+
+def newest_left_out(kafka: Kafka, batches: str, build: StreamBuild) -> LeftOut:
+    """How far a build has come; it begins at its first events. A record that is none of ours is passed over."""
+    found = LeftOut({source.topic: dict(source.floors) for source in build.events.values()})
+    for message in kafka.read_to_end(batches, isolation="read_committed"):
+        if message.key() == LATE_KEY and (value := message.value()) is not None:
+            try:
+                found = LeftOut.from_text(value)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue
+    return found
+
+
+def late_slices(
+    spark: SparkSession, build: StreamBuild, options: Mapping[str, str], before: LeftOut, read: Mapping[str, Offsets]
+) -> Iterator[tuple[LeftOut, list[tuple[bytes, bytes]]]]:
+    """Up to `read`, a slice at a time: how far that is, and the records of its late events: (place, what is known)."""
+    for name, source in build.events.items():
+        topic, end = source.topic, read.get(source.topic, {})
+        at = {p: before.read.get(topic, {}).get(p, 0) for p in end}
+        while any(at[p] < offset for p, offset in end.items()):
+            to = {p: min(offset, at[p] + MOST_OFFSETS) for p, offset in end.items()}
+            found = left_out(spark, source, options, at, to).toArrow().to_pylist()
+            records = [(f"{topic}/{r['partition']}/{r['offset']}".encode(), _written(name, r)) for r in found]
+            reasons = [row["reason"] for row in found]
+            before = replace(
+                before,
+                read={**before.read, topic: to},
+                late=before.late + reasons.count(LATE),
+                invalid=before.invalid + reasons.count(INVALID),
+            )
+            yield before, records
+            at = to
+
+
+def _written(name: str, row: Mapping[str, object]) -> bytes:
+    return json.dumps({"events": name, **row}, separators=(",", ":")).encode()

@@ -13,6 +13,7 @@ from driftless.errors import SourceError
 from driftless.facts.generation import generations
 from driftless.facts.state import Fact, State
 from driftless.facts.streams import StreamBuild, stream_builds, stream_progress_key
+from jobs.spark.session import submitted
 from jobs.streams.progress import StreamProgress
 from jobs.streams.worker import StreamWorker
 from jobs.supervise.keeper import Facts, Keeper
@@ -48,6 +49,11 @@ class StreamRunner(LeasedWorkers[_RunningStream]):
 
     def begin(self, state: State) -> None:
         """Start every build that there is. Raises where the stream was never applied."""
+        if submitted():
+            raise SourceError(
+                f"the stream {self.stream} cannot be computed on a cluster yet: its checkpoint is on one machine",
+                hint=f"name the followers to run there, and use `driftless run {self.stream}` on one machine",
+            )
         found = stream_builds(state, self.stream)
         if not found:
             raise SourceError(f"the stream {self.stream} has not been applied yet", hint="run `driftless apply` first")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 import threading
 import time
@@ -298,6 +299,11 @@ class StreamWorker:
                 )
         found = query.exception()
         if isinstance(found, StreamingQueryException):
+            if fault := sql_fault(str(found)):
+                return SourceError(
+                    f"the SQL of the stream {self.build.stream} has no result for an event that came: {fault}",
+                    hint="have it give null there, as try_divide, try_add and try_cast do; then `driftless apply`",
+                )
             return spark_error(found)
         return SourceUnavailable(f"the query of the stream {self.build.stream} has ended", hint="it is begun again")
 
@@ -345,3 +351,15 @@ def _offsets(text: str) -> dict[str, Offsets]:
     for topic, offsets in json.loads(text).items():
         found[topic] = {int(p): int(offset) for p, offset in offsets.items()}
     return found
+
+
+_FAULTS = re.compile(
+    r"\[((?:[A-Z_]+_)?(?:DIVIDE_BY_ZERO|OVERFLOW|OUT_OF_RANGE|INVALID_INPUT|ARRAY_INDEX\w*)|USER_RAISED_EXCEPTION)[.\]]"
+)
+"""What Spark calls a value that an expression cannot be computed of: it never passes, however often it is tried."""
+
+
+def sql_fault(said: str) -> str:
+    """The name of such an error in what Spark says; empty where it may pass."""
+    found = _FAULTS.search(said)
+    return found[1] if found else ""

@@ -1,0 +1,67 @@
+"""Mistakes in `events` and `streams`, each with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from driftless.config.event_types import event_type
+from tests.driftless.config.test_config import GOOD, load_text, problems
+
+STREAMS = """events:
+  clicks:
+    topic: app.clicks
+    columns: {id: bigint, at: timestamptz}
+    time: {event: at}
+    lateness: 10s
+streams:
+  by_minute:
+    sql: SELECT 1
+    key: id
+"""
+BEGIN = GOOD.count("\n")
+
+
+def test_a_follower_may_name_a_stream_as_its_view(tmp_path: Path) -> None:
+    config = load_text(tmp_path, GOOD.replace("view: product\n", "view: by_minute\n", 1) + STREAMS)
+    follower = next(name for name, each in config.followers.items() if each.view == "by_minute")
+    assert config.table_of(follower) is None
+    assert config.events["clicks"].lateness_ms == 10_000
+    assert config.streams["by_minute"].key == ("id",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "said"),
+    [
+        ("id: bigint", "id: double precision", 4, "cannot be proven: sums of such numbers depend on the order"),
+        ("id: bigint", "id: bigserial", 4, "`bigserial` is no type of an event's column; known: boolean, smallint"),
+        ("id: bigint", "'id': 'numeric(40,2)'", 4, "at most 38 digits"),
+        ("{event: at}", "{event: then}", 2, "`time.event` is `then`, which is not one of `columns`"),
+        ("{event: at}", "{event: at, sent: id}", 2, "`time.sent` is `id`, which must be a `timestamptz`"),
+        ("lateness: 10s", "lateness: 10", 6, "write a number and a unit"),
+        ("lateness: 10s", "late: {correct: 7d}", 6, "late"),
+        ("by_minute:", "by-minute:", 8, "did you mean `by_minute`?"),
+        ("by_minute:", "clicks:", 8, "there are events `clicks` too: a query cannot tell them apart"),
+        ("by_minute:", "product:", 8, "there is a view `product` too: followers cannot tell them apart"),
+        ("key: id", "key: id\n    emit: often", 11, "must be 'final' or 'changes'"),
+        ("topic: app.clicks", "topic: app clicks", 3, "a topic's name has letters, digits"),
+        ("topic: app.clicks", "topic: app.clicks\n    outbox: public.outbox", 4, "this version cannot do that yet"),
+    ],
+)
+def test_a_mistake_of_a_stream_is_told_with_its_line(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
+    found = problems(tmp_path, GOOD + STREAMS.replace(old, new, 1))
+    assert any(each.startswith(f"sync.yaml:{BEGIN + line}: ") and said in each for each in found), found
+
+
+def test_who_names_neither_a_view_nor_a_stream_is_told(tmp_path: Path) -> None:
+    (found,) = problems(tmp_path, GOOD.replace("view: product\n", "view: by_minut\n", 1) + STREAMS)
+    assert "there is no view or stream `by_minut`; did you mean `by_minute`?" in found
+
+
+@pytest.mark.parametrize(
+    ("written", "spark"),
+    [("NUMERIC(10, 2)", "DECIMAL(10,2)"), ("numeric", "DECIMAL(38,18)"), (" Bigint ", "BIGINT"), ("uuid", "STRING")],
+)
+def test_a_type_is_what_spark_computes_with(written: str, spark: str) -> None:
+    assert event_type(written).spark == spark

@@ -5,11 +5,14 @@ from __future__ import annotations
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 
-def records(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
-    """Keys and values of every record, as the bytes that are there, to the end as it is now."""
+def records(bootstrap: str, topic: str, *, committed: bool = False) -> list[tuple[bytes | None, bytes | None]]:
+    """Keys and values of every record, as the bytes that are there, to the end as it is now. `committed`: without those
+    of transactions that were aborted.
+    """
     found = []
     settings = {"bootstrap.servers": bootstrap, "group.id": "test", "enable.partition.eof": True}
-    consumer = Consumer({**settings, "isolation.level": "read_uncommitted", "enable.auto.commit": False})
+    isolation = "read_committed" if committed else "read_uncommitted"
+    consumer = Consumer({**settings, "isolation.level": isolation, "enable.auto.commit": False})
     partitions = consumer.list_topics(topic, timeout=15).topics[topic].partitions
     # Of a topic that is written all the time the client never tells the end.
     ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=15)[1] for p in partitions}

@@ -254,7 +254,7 @@ def test_windows_are_published_once_they_are_over_and_equal_the_events(pipeline:
 
     until("what is left out to be counted", counted, 60)
     assert stream(pipeline)["state"] == "live"
-    log = records(pipeline.endpoints.kafka, f"{pipeline.name}.stream.page_views.1.late")
+    log = records(pipeline.endpoints.kafka, f"{pipeline.name}.stream.page_views.1.late", committed=True)
     assert {(key or b"").decode(): json.loads(value or b"")["reason"] for key, value in log} == wanted
     assert len(log) == len(wanted)
 
@@ -271,7 +271,9 @@ def test_verify_computes_it_again_as_a_batch(pipeline: Pipeline) -> None:
 @pytest.mark.soak
 def test_a_document_that_somebody_changes_in_the_log_is_found_and_named(pipeline: Pipeline) -> None:
     log = f"{pipeline.name}.stream.page_views.1"
-    key, value = next((key, value) for key, value in records(pipeline.endpoints.kafka, log) if key and value)
+    key, value = next(
+        (key, value) for key, value in records(pipeline.endpoints.kafka, log, committed=True) if key and value
+    )
     _tampered.add(key)
     wrong = json.loads(value) | {"views": 10_000}
     producer = Producer({"bootstrap.servers": pipeline.endpoints.kafka, "partitioner": "murmur2_random"})
@@ -300,14 +302,14 @@ def test_a_run_that_is_killed_publishes_each_window_once(pipeline: Pipeline) -> 
         pipeline.run()
     assert_shown(pipeline, clicks)
     assert stream(pipeline)["dropped"] == 0
-    log = records(pipeline.endpoints.kafka, f"{pipeline.name}.stream.page_views.1")
+    log = records(pipeline.endpoints.kafka, f"{pipeline.name}.stream.page_views.1", committed=True)
     written = Counter(key for key, _ in log)
     assert {key for key, n in written.items() if n > 1} <= _tampered
 
 
 def test_a_lost_checkpoint_is_computed_again_and_only_differences_are_published(pipeline: Pipeline) -> None:
     clicks = Clicks(pipeline, SEED + 2)
-    before = records(pipeline.endpoints.kafka, f"{pipeline.name}.stream.page_views.1")
+    before = records(pipeline.endpoints.kafka, f"{pipeline.name}.stream.page_views.1", committed=True)
     job = [job for job in pipeline.jobs() if job.running][-1]
     assert job.stop() == 0
     for name in ("page_views", "live"):
@@ -315,7 +317,7 @@ def test_a_lost_checkpoint_is_computed_again_and_only_differences_are_published(
     clicks.write(200)
     pipeline.run()
     assert_shown(pipeline, clicks)
-    after = records(pipeline.endpoints.kafka, f"{pipeline.name}.stream.page_views.1")
+    after = records(pipeline.endpoints.kafka, f"{pipeline.name}.stream.page_views.1", committed=True)
     new = Counter(after) - Counter(before)  # of several partitions, which have no common order
     assert len(new) > 2
     assert not {key for key, _ in before} & {key for key, _ in new}

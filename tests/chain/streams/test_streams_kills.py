@@ -38,5 +38,5 @@ def test_a_stream_that_is_killed(pipeline: Pipeline, step: str) -> None:
     assert stream(pipeline)["dropped"] == 0
     assert pipeline.here("verify", "page_views", seconds=180).code == 0
     assert job.stop() == 0
-    log = records(pipeline.endpoints.kafka, f"{pipeline.name}.stream.page_views.1")
+    log = records(pipeline.endpoints.kafka, f"{pipeline.name}.stream.page_views.1", committed=True)
     assert max(Counter(key for key, _ in log).values()) == 1, "a window was published twice"

@@ -126,7 +126,7 @@ def _analysed(config: Config) -> tuple[dict[str, Any], list[Any]]:
     from cli.run import spark_jars
     from connectors.pipeline.check import Finding
     from jobs.spark.session import session, stop
-    from jobs.streams.analysis import analyse
+    from jobs.streams.sql.analysis import analyse
 
     found: dict[str, Any] = {}
     wrong: list[Any] = []

@@ -23,10 +23,10 @@ from driftless.kafka.client import Kafka
 from driftless.table import Column
 from jobs.spark.session import session, stop
 from jobs.spark.source import kafka_options
-from jobs.streams import query as queries
-from jobs.streams.batch import QueryCheckpoint
-from jobs.streams.documents import results
+from jobs.streams.log.batch import QueryCheckpoint
 from jobs.streams.publisher import StreamPublisher
+from jobs.streams.sql import query as queries
+from jobs.streams.sql.documents import results
 from stack import Stack, fetch
 
 AIM = "15,000 events/CPU s"

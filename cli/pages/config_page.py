@@ -18,7 +18,7 @@ from driftless.config.models import (
     SourceConfig,
     TableConfig,
 )
-from driftless.config.streams import EventsConfig, StreamConfig, TimeConfig
+from driftless.config.streams import EventsConfig, LateConfig, StreamConfig, TimeConfig
 from driftless.config.views import ManyConfig, OneConfig, ViewConfig
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "configuration.md"
@@ -139,6 +139,9 @@ def _events() -> Iterator[str]:
     yield "\n### `time` of events\n"
     yield f"{TimeConfig.__doc__}\n"
     yield from _table(TimeConfig)
+    yield "\n### `late` of events\n"
+    yield f"{LateConfig.__doc__}\n"
+    yield from _table(LateConfig)
 
 
 def _streams() -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from connectors.pipeline.plan_context import Action, PlanContext, bind
 from driftless import names
 from driftless.config.models import Config
+from driftless.config.streams import EventsConfig
 from driftless.errors import SourceError
 from driftless.facts.epochs import another_topic
 from driftless.facts.state import State
@@ -20,7 +21,7 @@ from driftless.facts.streams import (
 )
 from driftless.kafka.client import Kafka
 
-TIMESTAMPS = "message.timestamp.type"
+TIMESTAMPS, POLICY, RETENTION = "message.timestamp.type", "cleanup.policy", "retention.ms"
 
 
 def topic_faults(config: Config, kafka: Kafka) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -30,14 +31,33 @@ def topic_faults(config: Config, kafka: Kafka) -> Iterator[tuple[tuple[str, ...]
         if kafka.topic(events.topic) is None:
             yield at, f"Kafka has no topic {events.topic}: the application that writes the events makes it"
             continue
-        stamped = kafka.topic_settings(events.topic).get(TIMESTAMPS)
-        if stamped != "LogAppendTime":
-            yield (
-                at,
-                f"the topic {events.topic} has {TIMESTAMPS}={stamped}: what is late would be judged by clocks of the "
-                f"producers; set it to LogAppendTime (`kafka-configs --alter --topic {events.topic} --add-config "
-                f"{TIMESTAMPS}=LogAppendTime`)",
-            )
+        settings = kafka.topic_settings(events.topic)
+        yield from ((at, what) for what in _setting_faults(events, settings))
+
+
+def _setting_faults(events: EventsConfig, settings: Mapping[str, str]) -> Iterator[str]:
+    topic, stamped = events.topic, settings.get(TIMESTAMPS)
+    if stamped != "LogAppendTime":
+        yield (
+            f"the topic {topic} has {TIMESTAMPS}={stamped}: what is late would be judged by clocks of the producers; "
+            f"set it to LogAppendTime ({_setting(topic, f'{TIMESTAMPS}=LogAppendTime')})"
+        )
+    policy = settings.get(POLICY, "")
+    if "compact" in policy:
+        yield (
+            f"the topic {topic} has {POLICY}={policy}: of events with the same key, Kafka would keep the newest alone; "
+            f"set it to delete ({_setting(topic, f'{POLICY}=delete')})"
+        )
+    kept, wanted = int(settings.get(RETENTION, -1)), events.lateness_ms + events.correct_ms
+    if events.correct_ms and "delete" in policy and 0 <= kept < wanted:
+        yield (
+            f"the topic {topic} keeps events for {RETENTION}={kept}, and late ones correct for {wanted} ms: set it to "
+            f"more than that ({_setting(topic, f'{RETENTION}={2 * wanted}')})"
+        )
+
+
+def _setting(topic: str, setting: str) -> str:
+    return f"`kafka-configs --alter --topic {topic} --add-config {setting}`"
 
 
 def plan_streams(

@@ -20,7 +20,7 @@ from driftless.config.models import (
     StoreConfig,
     TableConfig,
 )
-from driftless.config.streams import EventsConfig, StreamConfig, TimeConfig
+from driftless.config.streams import EventsConfig, LateConfig, StreamConfig, TimeConfig
 from driftless.config.views import ManyConfig, OneConfig, ViewConfig
 from driftless.config.yaml import Location, YamlFile, is_unknown
 from driftless.suggest import did_you_mean, nearest
@@ -66,6 +66,7 @@ class Wording:
             **_RELATIONS,
             ("events", "*"): EventsConfig,
             ("events", "*", "time"): TimeConfig,
+            ("events", "*", "late"): LateConfig,
             ("streams", "*"): StreamConfig,
             ("followers", "*"): FollowerConfig,
             **{("followers", "*", kind): model for kind, model in kinds.items()},

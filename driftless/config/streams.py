@@ -1,6 +1,6 @@
 """Events and streams as sync.yaml declares them: what happened and when, and the SQL that counts it.
 
-What can be told from the file alone is checked here; what needs Spark's own parser, in jobs/streams/analysis.py.
+What can be told from the file alone is checked here; what needs Spark's own parser, in jobs/streams/sql/analysis.py.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from driftless.config.base import Model
 from driftless.config.duration import Duration, milliseconds
@@ -54,6 +54,29 @@ class TimeConfig(Model):
     )
 
 
+class LateConfig(Model):
+    """What becomes of late events. `drop` in place of this leaves them out, and counts them."""
+
+    correct: Duration | None = Field(
+        default=None,
+        description="For how long after its `lateness` an event still counts: the documents that it changes are "
+        "computed again from the log, within a minute, and published as corrections.",
+        examples=["7d"],
+    )
+
+    def __str__(self) -> str:
+        """As it is written."""
+        return "drop" if self.correct is None else f"{{correct: {self.correct}}}"
+
+
+def _late(given: object) -> object:
+    if given == "drop":
+        return {}
+    if isinstance(given, dict | LateConfig):
+        return given
+    raise ValueError(f"it is `drop`, or how long such events correct what is final (`{{correct: 7d}}`), not `{given}`")
+
+
 class EventsConfig(Model):
     """Events that applications write into a topic of Kafka, one JSON object each."""
 
@@ -75,13 +98,21 @@ class EventsConfig(Model):
         "has been over for so long.",
         examples=["10m"],
     )
-    late: Literal["drop"] = Field(
-        default="drop", description="What becomes of late events: they are left out, and counted.", examples=["drop"]
+    late: Annotated[LateConfig, BeforeValidator(_late)] = Field(
+        default_factory=LateConfig,
+        description="What becomes of late events. `drop`: they are left out, and counted. `{correct: 7d}`: those that "
+        "come within 7 days more are counted in corrections of what was final.",
+        examples=["{correct: 7d}"],
     )
 
     @property
     def lateness_ms(self) -> int:
         return milliseconds(self.lateness)
+
+    @property
+    def correct_ms(self) -> int:
+        """For how much longer events correct what is final."""
+        return 0 if self.late.correct is None else milliseconds(self.late.correct)
 
     @model_validator(mode="after")
     def _has_its_time(self) -> EventsConfig:

@@ -26,10 +26,15 @@ FINAL, CHANGES = "final", "changes"
 KEEP_DELETES_MS = 7 * 24 * 3600 * 1000
 """For how long the log of a stream keeps deletes."""
 
+STAMPED = {"message.timestamp.type": "LogAppendTime"}
+"""Records bear the brokers' time, by which events are received: what is of a moment is found by it."""
+
 
 @dataclass(frozen=True)
 class EventSource:
-    """Events as a build reads them: a topic from `floors` on. `lateness`: in milliseconds."""
+    """Events as a build reads them: a topic from `floors` on. `lateness`: in milliseconds. `correct`: for how many more
+    an event that is late corrects what was final.
+    """
 
     topic: str
     topic_id: str
@@ -38,11 +43,12 @@ class EventSource:
     event: str
     sent: str | None
     lateness: int
+    correct: int = 0
 
     @classmethod
     def of(cls, config: EventsConfig, topic: Topic, floors: Offsets) -> EventSource:
-        time = config.time
-        return cls(config.topic, topic.id, floors, dict(config.columns), time.event, time.sent, config.lateness_ms)
+        columns, time, late = dict(config.columns), config.time, config.correct_ms
+        return cls(config.topic, topic.id, floors, columns, time.event, time.sent, config.lateness_ms, late)
 
     def to_json(self) -> dict[str, object]:
         return {**vars(self), "floors": {str(p): o for p, o in self.floors.items()}, "columns": dict(self.columns)}
@@ -54,15 +60,17 @@ class EventSource:
     @property
     def definition(self) -> list[object]:
         """What its rows are made of: where it begins is no part of that."""
-        return [self.topic, self.topic_id, sorted(self.columns.items()), self.event, self.sent, self.lateness]
+        made_of = [self.topic, self.topic_id, sorted(self.columns.items()), self.event, self.sent, self.lateness]
+        return [*made_of, *([self.correct] if self.correct else [])]
 
 
 @dataclass(frozen=True)
 class WindowEnds:
-    """Windows end every `step` milliseconds, one of them at `first`, in milliseconds since 1970."""
+    """Windows end every `step` milliseconds, one of them at `first`, in milliseconds since 1970. Each lasts `size`."""
 
     step: int
     first: int
+    size: int = 0
 
     def lies_between(self, begin: int, end: int) -> bool:
         """Whether a window ends after `begin`, and at or before `end`."""
@@ -99,6 +107,11 @@ class StreamBuild:
         return max(source.lateness for source in self.events.values())
 
     @property
+    def corrects(self) -> bool:
+        """Whether late events correct what was final."""
+        return any(source.correct for source in self.events.values())
+
+    @property
     def fingerprint(self) -> str:
         """Of all that its documents depend on, but for the events themselves."""
         events = {name: source.definition for name, source in self.events.items()}
@@ -131,7 +144,7 @@ class StreamBuild:
             "begin_ms": self.begin_ms,
             "closes": self.closes,
             "emit": self.emit,
-            "ends": None if self.ends is None else [self.ends.step, self.ends.first],
+            "ends": None if self.ends is None else [*vars(self.ends).values()],
             "log": None if self.log is None else self.log.to_json(),
         }
 
@@ -159,9 +172,8 @@ class StreamBuild:
 
     def with_topics(self, kafka: Kafka, pipeline: str) -> StreamBuild:
         """The same with its topics, made where they are missing."""
-        found = create_log(
-            kafka, names.stream_topic(pipeline, self.stream, self.number), self.partitions, KEEP_DELETES_MS
-        )
+        log = names.stream_topic(pipeline, self.stream, self.number)
+        found = create_log(kafka, log, self.partitions, KEEP_DELETES_MS, STAMPED)
         kafka.create(names.ticks_topic(pipeline, self.stream, self.number), 1, ticks_settings())
         kafka.create(names.late_topic(pipeline, self.stream, self.number), 1, batches_settings())
         kafka.create(names.batches_topic(pipeline, self.stream, self.number), 1, batches_settings())

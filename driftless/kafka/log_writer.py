@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -24,9 +24,13 @@ def _nothing(_: Offsets) -> Iterable[Beside]:
     return ()
 
 
-def create_log(kafka: Kafka, topic: str, partitions: int, retention: float) -> Topic:
-    """The topic of a log, made where it is missing. `retention`: milliseconds for which it keeps deletes."""
-    kafka.create(topic, partitions, log_settings(retention))
+def create_log(
+    kafka: Kafka, topic: str, partitions: int, retention: float, more: Mapping[str, str] | None = None
+) -> Topic:
+    """The topic of a log, made where it is missing. `retention`: milliseconds for which it keeps deletes. `more`:
+    settings that logs of its kind have.
+    """
+    kafka.create(topic, partitions, {**log_settings(retention), **(more or {})})
     deadline = time.monotonic() + TIMEOUT
     while (found := kafka.topic(topic)) is None:  # a broker may not have heard of it yet
         if time.monotonic() > deadline:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from driftless import names
 from driftless.control.health import clock
 from driftless.counted import counted
 from driftless.errors import SourceError
 from driftless.facts.streams import StreamBuild
-from driftless.kafka.client import Kafka
+from driftless.kafka.client import Kafka, Offsets
 from jobs.spark.session import name_jobs
 from jobs.spark.source import kafka_options
-from jobs.streams.batch import PublishedBatch, newest_batch
-from jobs.streams.documents import results
-from jobs.streams.publisher import published
-from jobs.streams.query import batch_views, closed_batch, query_session
+from jobs.streams.late.corrected import Corrected, newest_corrected
+from jobs.streams.log.batch import PublishedBatch, newest_batch
+from jobs.streams.log.published import published
+from jobs.streams.sql.documents import results
+from jobs.streams.sql.kept_events import KeptEvents, kept_events
+from jobs.streams.sql.query import FROM, TO, batch_views, closed_batch, query_session, timed_rows
 
 _PAGE = 5_000
 
@@ -37,6 +39,7 @@ class StreamMoment:
         kafka: Kafka,
         build: StreamBuild,
         batch: PublishedBatch | None,
+        corrected: Corrected,
         lsn: int,
         report: Callable[[str], None],
     ) -> None:
@@ -47,6 +50,7 @@ class StreamMoment:
         self._kafka = kafka
         self._build = build
         self._batch = batch
+        self._corrected = corrected
 
     def count(self, statement: str) -> int:
         del statement
@@ -73,27 +77,35 @@ class StreamMoment:
         if batch is None:
             return []
         name_jobs(self._spark, "verify", f"compute {build.stream} as a batch", "verify")
-        begin, begin_ms = {}, 0
         # Before any event is there, Spark has planned none of them.
         read = {source.topic: batch.read.get(source.topic, source.floors) for source in build.events.values()}
-        for source in build.events.values():
-            first = self._kafka.beginnings(source.topic, len(read[source.topic]))
-            floors = {p: source.floors.get(p, 0) for p in read[source.topic]}
-            begin[source.topic] = {p: max(floor, first[p]) for p, floor in floors.items()}
-            gone = [p for p, floor in floors.items() if first[p] > floor]
-            begin_ms = max([begin_ms, *(self._kafka.time_of(source.topic, p, first[p]) for p in gone)])
-            if gone and (
-                not build.closes or any(begin[source.topic][p] > end for p, end in read[source.topic].items())
-            ):
+        kept = kept_events(self._kafka, build, read)
+        for topic in kept.gone:
+            if not build.closes or any(kept.begin[topic][p] > end for p, end in read[topic].items()):
                 raise SourceError(
-                    f"{source.topic} does not keep the events any more that {build.stream} was computed from",
+                    f"{topic} does not keep the events any more that {build.stream} was computed from",
                     hint="nothing can be proven of them; give the topic a longer retention.ms",
                 )
-        session = query_session(self._spark)
-        batch_views(session, build, kafka_options(self._kafka, "verify"), begin, read)
-        rows = closed_batch(session, build, batch.closed_ms, begin_ms).toArrow()
-        found = {result.key: result.document for result in results(build.stream, rows, build.table.key)}
-        return list((self._beyond_proof(begin_ms) | found).items())
+        return list((self._beyond_proof(kept.begin_ms) | self._computed(batch, kept, read)).items())
+
+    def _computed(self, batch: PublishedBatch, kept: KeptEvents, read: Mapping[str, Offsets]) -> dict[str, str]:
+        """Late events are counted in what they have corrected: up to a moment, and of those up to a place."""
+        build, corrected, found = self._build, self._corrected, dict[str, str]()
+        session, options = query_session(self._spark), kafka_options(self._kafka, "verify")
+
+        def compute(rows: DataFrame) -> None:
+            found.update((r.key, r.document) for r in results(build.stream, rows.toArrow(), build.table.key))
+
+        after_ms = corrected.closed_ms if corrected.events else 0
+        if build.closes or not corrected.events:
+            batch_views(session, build, options, kept.begin, read)
+            compute(closed_batch(session, build, batch.closed_ms, kept.begin_ms, after_ms=after_ms))
+        if corrected.events:
+            batch_views(session, build, options, kept.begin, read, corrected.read)
+            rows = timed_rows(session, build)
+            until = f"{TO} <= {after_ms:d} AND {FROM} >= {kept.begin_ms:d}"
+            compute(rows.where(until) if build.closes else rows)
+        return found
 
     def _beyond_proof(self, begin_ms: int) -> dict[str, str]:
         """Documents of windows that may have had events that are gone: they are taken as they are."""
@@ -101,7 +113,7 @@ class StreamMoment:
             return {}
         assert self._build.log is not None
         kept = published(self._kafka, self._build.log)
-        old = {key: text for key, (text, begin) in kept.items() if begin is not None and begin < begin_ms}
+        old = {key: d.document for key, d in kept.items() if d.begin is not None and d.begin < begin_ms}
         since = clock(begin_ms / 1000)
         self._report(
             f"{self._build.stream}: {counted(len(old), 'document')} of windows from before {since} cannot be "
@@ -128,10 +140,11 @@ def stream_moment(
     batches = names.batches_topic(pipeline, build.stream, build.number)
     kafka.decided_ends(build.log.topic, build.log.partitions)
     kafka.decided_ends(batches, 1)
+    corrected = newest_corrected(kafka, batches, build)  # first: the batch has read what it counts
     batch = newest_batch(kafka, batches)
     if batch is not None and batch.is_refill:
         raise SourceError(
             f"the stream {build.stream} is being computed again, since its checkpoint was lost",
             hint="verify it when `driftless status` shows it as closed to about now",
         )
-    yield StreamMoment(spark, kafka, build, batch, mark(), report)
+    yield StreamMoment(spark, kafka, build, batch, corrected, mark(), report)

@@ -10,6 +10,7 @@ from driftless.facts.streams import StreamBuild
 from driftless.lsn import format_lsn
 from driftless.marker import Marker
 from jobs.log.frontier import Frontier
+from jobs.streams.late.left_out import LeftOut
 from jobs.supervise.movement import Movement
 from jobs.supervise.report import Signal, told
 
@@ -20,8 +21,9 @@ Partition = tuple[str, int]
 class StreamProgress:
     """Written by the stream's thread, read by whoever reports. `error` ends it.
 
-    `closed_ms`: the documents of all windows that end at or before this moment are in the log. `late`, `invalid`:
-    events that were left out, and why; `dropped`: those that Spark left out, which is none or a fault of a clock.
+    `closed_ms`: the documents of all windows that end at or before this moment are in the log. `left_out`: events that
+    were left out, and why. `corrected`: documents that late ones have corrected. `dropped`: events that Spark left out,
+    which is none or a fault of a clock.
     """
 
     build: StreamBuild
@@ -32,8 +34,8 @@ class StreamProgress:
     frontier: Frontier | None = None
     published: int = 0
     closed_ms: int = 0
-    late: int = 0
-    invalid: int = 0
+    left_out: LeftOut = field(default_factory=lambda: LeftOut({}))
+    corrected: int = 0
     dropped: int = 0
     state_rows: int = 0
     state_bytes: int = 0
@@ -80,8 +82,10 @@ class StreamProgress:
             "ends": {str(p): o for p, o in frontier.ends[log.topic].items()} if frontier else None,
             "lag_records": self.lag,
             "closed_to": self.closed_ms / 1000 if self.closed_ms > 0 else None,
-            "late": self.late,
-            "invalid": self.invalid,
+            "late": self.left_out.late,
+            "too_late": self.left_out.too_late,
+            "invalid": self.left_out.invalid,
+            "corrected": self.corrected,
             "dropped": self.dropped,
             "state_rows": self.state_rows,
             "state_bytes": self.state_bytes,

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 
 from driftless import names
-from driftless.facts.epochs import TopicLog
 from driftless.facts.streams import StreamBuild
 from driftless.kafka.client import Kafka, Offsets
 from driftless.kafka.log_writer import LogWriter, Record
-from jobs.streams.batch import BATCH_KEY, PlannedBatch, PublishedBatch, newest_batch
-from jobs.streams.documents import Result
-from jobs.streams.late import LATE_KEY, LeftOut, newest_left_out
+from jobs.streams.late.corrected import CORRECTED_KEY, Corrected, Correction, newest_corrected
+from jobs.streams.late.left_out import LATE_KEY, LeftOut, newest_left_out
+from jobs.streams.log.batch import BATCH_KEY, PlannedBatch, PublishedBatch, newest_batch
+from jobs.streams.log.published import BEGIN, END, REVISION, published
+from jobs.streams.sql.documents import Result
 
 _TICK_KEY = b"tick"
-_BEGIN = "begin"
 
 
 class StreamPublisher:
@@ -37,7 +36,9 @@ class StreamPublisher:
         self.newest = newest_batch(kafka, self._batches)
         """What was published last; None where nothing was."""
         self.left_out = newest_left_out(kafka, self._batches, build)
-        """What was left out when this was opened."""
+        """What has been left out, and told."""
+        self.corrected = newest_corrected(kafka, self._batches, build)
+        """Up to where late events have corrected what was final."""
 
     @property
     def ticks(self) -> tuple[str, int]:
@@ -46,7 +47,7 @@ class StreamPublisher:
 
     def published(self) -> dict[str, str]:
         """Every document that is in the log, by key."""
-        return {key: text for key, (text, _) in published(self._kafka, self._own).items()}
+        return {key: kept.document for key, kept in published(self._kafka, self._own).items()}
 
     def publish(self, checkpoint: str, batch: int, planned: PlannedBatch, writes: Iterable[Result]) -> None:
         """A batch's documents, and that it was published."""
@@ -71,6 +72,20 @@ class StreamPublisher:
         said = [(self._late, key, value) for key, value in records]
         with self._lock:
             self._log.write([], lambda _: [*said, (self._batches, LATE_KEY, known.to_text())])
+            self.left_out = known
+
+    def correct(self, corrections: Iterable[Correction], corrected: Corrected) -> None:
+        """Documents of windows that were final, and which late events they count now, in one transaction."""
+        closed = str(corrected.closed_ms).encode()
+        records = (self._correction(each, closed) for each in corrections)
+        with self._lock:
+            self._log.write(records, lambda _: [(self._batches, CORRECTED_KEY, corrected.to_text())])
+            self.corrected = corrected
+
+    def _correction(self, each: Correction, closed: bytes) -> Record:
+        headers = [("kind", b"correction"), (REVISION, str(each.revision).encode()), ("closed", closed)]
+        headers += [("gen", self._number), *_window(each.begin, each.end)]
+        return each.key.encode(), None if each.document is None else each.document.encode(), headers
 
     def tick(self, moment_ms: int) -> None:
         """Tell the query that it has read every event that was received before this moment."""
@@ -80,25 +95,16 @@ class StreamPublisher:
     def _records(self, writes: Iterable[Result], closed_ms: int) -> Iterable[Record]:
         headers = [("closed", str(closed_ms).encode()), ("gen", self._number)]
         for write in writes:
-            begin = [] if write.begin is None else [(_BEGIN, str(write.begin).encode())]
             kind = b"result" if write.end is None or write.end <= closed_ms else b"provisional"
-            yield write.key.encode(), write.document.encode(), [("kind", kind), *headers, *begin]
+            yield (
+                write.key.encode(),
+                write.document.encode(),
+                [("kind", kind), *headers, *_window(write.begin, write.end)],
+            )
 
 
-def published(kafka: Kafka, log: TopicLog) -> dict[str, tuple[str, int | None]]:
-    """Every document that is in a stream's log, with the begin of its window, by key. A key that is no text is a
-    stranger's.
-    """
-    found: dict[str, tuple[str, int | None]] = {}
-    for message in kafka.read_to_end(log.topic, partitions=log.partitions, isolation="read_committed"):
-        key, value = message.key(), message.value()
-        with suppress(UnicodeDecodeError, ValueError):
-            if key is not None and value is not None:
-                begin = dict(message.headers() or []).get(_BEGIN)
-                found[key.decode()] = value.decode(errors="replace"), None if begin is None else int(begin)
-            elif key is not None:
-                found.pop(key.decode(), None)
-    return found
+def _window(*ends: int | None) -> list[tuple[str, bytes]]:
+    return [(name, str(ms).encode()) for name, ms in zip((BEGIN, END), ends, strict=True) if ms is not None]
 
 
 def differing(writes: Iterable[Result], known: Mapping[str, str]) -> Iterable[Result]:

@@ -24,14 +24,16 @@ from jobs.log.frontier import Frontier
 from jobs.spark.errors import spark_error
 from jobs.spark.session import name_jobs
 from jobs.spark.source import kafka_options
-from jobs.streams import query as queries
-from jobs.streams.batch import QueryCheckpoint
-from jobs.streams.documents import Result, results
-from jobs.streams.event_rows import INVALID, LATE
+from jobs.streams.corrector import Corrector
 from jobs.streams.frontiers import EventFrontiers
-from jobs.streams.late import LeftOut, late_slices
+from jobs.streams.late.corrections import LateCorrections
+from jobs.streams.late.left_out import late_slices
+from jobs.streams.log.batch import QueryCheckpoint
 from jobs.streams.progress import StreamProgress
 from jobs.streams.publisher import StreamPublisher, differing
+from jobs.streams.sql import query as queries
+from jobs.streams.sql.documents import Result, results
+from jobs.streams.sql.event_rows import REASONS
 from jobs.supervise.leased import Shared, report_failure
 
 _log = logging.getLogger(__name__)
@@ -135,6 +137,7 @@ class StreamWorker:
         if checkpoint.committed >= 0:
             progress.positions |= self._places(checkpoint.planned(checkpoint.committed).read)
         progress.closed_ms = newest.closed_ms if newest is not None and not refill else 0
+        progress.corrected = publisher.corrected.documents
         self._held, self._leaves_out = {}, True  # what a run before has not written may be there
         self._ticked_ms, self._tick_at, self._batch_seconds = 0, 0.0, 0.0
         self._seen, self._looked, self._failure, self._whole = -1, False, None, False
@@ -148,10 +151,15 @@ class StreamWorker:
 
         options = kafka_options(self._kafka, f"stream-{self.build.stream}")
         query = queries.start(self._spark, self.build, options, publisher.ticks, self.folder, publish)
+        corrections = LateCorrections(self._shared.spark, self._kafka, self.build, options)
+        corrector = Corrector(self._shared.spark, corrections, publisher, progress, self._confirm)
+        if self.build.corrects:
+            corrector.start()
         try:
-            self._follow(query, publisher)
+            self._follow(query, publisher, corrector)
         finally:
             query.stop()
+            corrector.stop()
 
     def _begin_again(self, publisher: StreamPublisher) -> None:
         """Compute from the first event. Raises SourceError where events are gone that documents were made of."""
@@ -200,6 +208,10 @@ class StreamWorker:
             return
         planned = checkpoint.planned(batch)
         found = results(self.build.stream, table, self.build.table.key)
+        if known:
+            # What was corrected stays so: the query knows of no late event.
+            corrected_ms = publisher.corrected.closed_ms
+            found = (result for result in found if result.end is None or result.end > corrected_ms)
         if known and self.build.emit == CHANGES:
             # Readers have seen what comes of later events: they are not shown again how it came about.
             self._held |= {result.key: result for result in found}
@@ -213,17 +225,18 @@ class StreamWorker:
 
     # -- beside the query ---------------------------------------------------------------------------------------
 
-    def _follow(self, query: StreamingQuery, publisher: StreamPublisher) -> None:
-        left_out = publisher.left_out
+    def _follow(self, query: StreamingQuery, publisher: StreamPublisher, corrector: Corrector) -> None:
         frontiers = EventFrontiers(Control(self._kafka, self._shared.config.name).now, self._written)
         while not self.stop.wait(LOOK_SECONDS):
             if not query.isActive:
                 raise self._ended(query)
+            if corrector.error is not None:
+                raise corrector.error
             self._identity.check()
             if not self._looked and self._seen >= 0:
                 self._looked = queries.assert_barrier(query)
             self._take_in(query)
-            left_out = self._leave_out(publisher, left_out)
+            self._leave_out(publisher)
             if frontiers.look(self._read):
                 self._close(frontiers.reached_ms, publisher)
             self._whole = self._whole or 0 < frontiers.begun_ms - self.build.lateness - 1 <= self.progress.closed_ms
@@ -249,20 +262,18 @@ class StreamWorker:
         self._ticked_ms = closed_ms
         publisher.tick(moment_ms)
 
-    def _leave_out(self, publisher: StreamPublisher, known: LeftOut) -> LeftOut:
+    def _leave_out(self, publisher: StreamPublisher) -> None:
         """Write what was left out of the events that have been read, where a batch has told of any."""
         progress, newest, now = self.progress, publisher.newest, time.monotonic()
-        progress.late, progress.invalid = known.late, known.invalid
+        progress.left_out = publisher.left_out
         if newest is None or not self._leaves_out or now < self._late_at:
-            return known
+            return
         self._late_at, self._leaves_out = now + LATE_SECONDS, False
         options = kafka_options(self._kafka, f"stream-{self.build.stream}")
-        for some, records in late_slices(self._spark, self.build, options, known, newest.read):
-            publisher.leave_out(some, records)
-            known = some
-        progress.late, progress.invalid = known.late, known.invalid
+        for known, records in late_slices(self._spark, self.build, options, publisher.left_out, newest.read):
+            publisher.leave_out(known, records)
+        progress.left_out = publisher.left_out
         progress.changed.set()
-        return known
 
     def _take_in(self, query: StreamingQuery) -> None:
         """What Spark tells of the batches that have ended since the last look."""
@@ -276,7 +287,7 @@ class StreamWorker:
                     progress.positions |= self._places(_offsets(source.endOffset))
             for name in self.build.events:
                 counts = told.observedMetrics.get(name)
-                self._leaves_out = self._leaves_out or (counts is not None and counts[LATE] + counts[INVALID] > 0)
+                self._leaves_out = self._leaves_out or (counts is not None and any(counts[why] for why in REASONS))
             self._batch_seconds = told.batchDuration / 1000
             states = told.stateOperators
             progress.state_rows = sum(state.numRowsTotal for state in states)

@@ -131,6 +131,7 @@ def test_every_column_can_become_null(pipeline: Pipeline, source: psycopg.Connec
     pipeline.assert_in_step()
 
 
+@pytest.mark.soak
 def test_arrow_decodes_what_debezium_writes_as_spark_does(
     spark: SparkSession, pipeline: Pipeline, module_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

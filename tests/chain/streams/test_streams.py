@@ -25,7 +25,7 @@ from tests.support.machine import until
 from tests.support.pipeline import Pipeline
 from tests.support.topic import records
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.soak]
 
 SEED = int(os.environ.get("DRIFTLESS_TEST_SEED") or random.randrange(10**6))
 ITEM = View("item", "public.items")
@@ -135,11 +135,11 @@ class Clicks:
             event["sent"] = _written(now + wrong, self._random)
         return json.dumps(event).encode()
 
-    def wanted(self, to: float) -> dict[str, dict[str, Any]]:
+    def wanted(self, to: float, lateness: float = LATENESS) -> dict[str, dict[str, Any]]:
         """What the stream must show of windows that end by then, worked out of the records without Spark."""
         groups: dict[tuple[float, str], list[dict[str, Any]]] = {}
         for _, value, received in _records(self.bootstrap, self.topic):
-            found = _event_of(value, received)
+            found = _event_of(value, received, lateness)
             if isinstance(found, dict) and found["page"] != "none" and found["page"] is not None:
                 groups.setdefault((found["at"] // WINDOW * WINDOW, found["page"]), []).append(found)
         documents = {}
@@ -156,11 +156,11 @@ class Clicks:
                 }
         return documents
 
-    def left_out(self) -> dict[str, str]:
+    def left_out(self, lateness: float = LATENESS) -> dict[str, str]:
         """Place -> reason of each event that no window counts."""
         found: dict[str, str] = {}
         for place, value, received in _records(self.bootstrap, self.topic):
-            reason = _event_of(value, received)
+            reason = _event_of(value, received, lateness)
             if isinstance(reason, str):
                 found[place] = reason
         return found
@@ -172,7 +172,7 @@ def _written(at: float, chance: random.Random) -> object:
     return chance.choice([round(at * 1000), moment.isoformat(), moment.isoformat().replace("+00:00", "Z")])
 
 
-def _event_of(value: bytes, received: float) -> dict[str, Any] | str:
+def _event_of(value: bytes, received: float, lateness: float) -> dict[str, Any] | str:
     """The event that a record is, with its time corrected; or why it is left out."""
     try:
         event = json.loads(value)
@@ -185,7 +185,7 @@ def _event_of(value: bytes, received: float) -> dict[str, Any] | str:
     at += received - sent if sent is not None and abs(received - sent) > 2 else 0.0
     if at < 0:
         return "invalid"
-    if round(received - at, 3) > LATENESS:
+    if round(received - at, 3) > lateness:
         return "late"
     return {**event, "at": min(at, received)}
 
@@ -268,7 +268,6 @@ def test_verify_computes_it_again_as_a_batch(pipeline: Pipeline) -> None:
     assert {name: report["in_sync"] for name, report in reports.items()} == dict.fromkeys(reports, True)
 
 
-@pytest.mark.soak
 def test_a_document_that_somebody_changes_in_the_log_is_found_and_named(pipeline: Pipeline) -> None:
     log = f"{pipeline.name}.stream.page_views.1"
     key, value = next(
@@ -324,7 +323,6 @@ def test_a_lost_checkpoint_is_computed_again_and_only_differences_are_published(
     assert pipeline.here("verify", "trends", "page_views", "live-cache", seconds=180).code == 0
 
 
-@pytest.mark.soak
 def test_events_that_are_gone_bound_the_proof_and_what_is_built_anew(pipeline: Pipeline) -> None:
     topic = f"{pipeline.name}.clicks"
     found = _records(pipeline.endpoints.kafka, topic)
@@ -347,7 +345,6 @@ def test_events_that_are_gone_bound_the_proof_and_what_is_built_anew(pipeline: P
     assert pipeline.here("verify", "trends", seconds=180).code == 0
 
 
-@pytest.mark.soak
 def test_another_sql_is_a_build_beside_the_one_that_readers_see(pipeline: Pipeline) -> None:
     pipeline.sync["streams"]["page_views"]["sql"] = SQL.replace("count(*)", "count(*) + 1000")
     pipeline.apply()

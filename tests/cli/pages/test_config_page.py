@@ -11,7 +11,7 @@ from cli.pages.config_page import PAGE, page
 from driftless.config.base import Model
 from driftless.config.kafka_security import KafkaSecurity
 from driftless.config.models import Config, ConnectConfig, KafkaConfig, SourceConfig, TableConfig
-from driftless.config.streams import EventsConfig, StreamConfig, TimeConfig
+from driftless.config.streams import EventsConfig, LateConfig, StreamConfig, TimeConfig
 from driftless.config.views import ManyConfig, OneConfig, ViewConfig
 from tests.docs.test_docs import blocks
 from tests.driftless.config.test_config import load_text
@@ -19,7 +19,7 @@ from tests.support.secured import KEY_PASSWORD, Certificates
 
 MODELS: list[type[Model]] = [Config, SourceConfig, TableConfig, KafkaConfig, KafkaSecurity, ConnectConfig]
 VIEWS: list[type[Model]] = [ViewConfig, OneConfig, ManyConfig]
-STREAMS: list[type[Model]] = [EventsConfig, TimeConfig, StreamConfig]
+STREAMS: list[type[Model]] = [EventsConfig, TimeConfig, LateConfig, StreamConfig]
 STORES: list[type[Model]] = [sinks.config_model(kind) for kind in sinks.kinds()]
 
 
@@ -66,7 +66,8 @@ def test_the_examples_make_one_file_that_names_every_key(tmp_path: Path, monkeyp
     for part, model in zip(parts, MODELS, strict=True):
         assert part.model_fields_set == set(model.model_fields)
     events = config.events["clicks"]
-    for part, model in zip((events, events.time, config.streams["page_minute"]), STREAMS, strict=True):
+    found = (events, events.time, events.late, config.streams["page_minute"])
+    for part, model in zip(found, STREAMS, strict=True):
         assert part.model_fields_set == set(model.model_fields)
     order = config.views["order"]
     shown: list[tuple[type[Model], list[Model]]] = [

@@ -40,7 +40,9 @@ def test_a_follower_may_name_a_stream_as_its_view(tmp_path: Path) -> None:
         ("{event: at}", "{event: then}", 2, "`time.event` is `then`, which is not one of `columns`"),
         ("{event: at}", "{event: at, sent: id}", 2, "`time.sent` is `id`, which must be a `timestamptz`"),
         ("lateness: 10s", "lateness: 10", 6, "write a number and a unit"),
-        ("lateness: 10s", "late: {correct: 7d}", 6, "late"),
+        ("lateness: 10s", "late: {correct: 7}", 6, "write a number and a unit"),
+        ("lateness: 10s", "late: keep", 6, "it is `drop`, or how long such events correct what is final"),
+        ("lateness: 10s", "late: {corect: 7d}", 6, "did you mean `correct`?"),
         ("by_minute:", "by-minute:", 8, "did you mean `by_minute`?"),
         ("by_minute:", "clicks:", 8, "there are events `clicks` too: a query cannot tell them apart"),
         ("by_minute:", "product:", 8, "there is a view `product` too: followers cannot tell them apart"),
@@ -52,6 +54,12 @@ def test_a_follower_may_name_a_stream_as_its_view(tmp_path: Path) -> None:
 def test_a_mistake_of_a_stream_is_told_with_its_line(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
     found = problems(tmp_path, GOOD + STREAMS.replace(old, new, 1))
     assert any(each.startswith(f"sync.yaml:{BEGIN + line}: ") and said in each for each in found), found
+
+
+def test_late_events_are_left_out_or_correct_for_some_time(tmp_path: Path) -> None:
+    for written, ms in (("drop", 0), ("{correct: 2h}", 7_200_000)):
+        config = load_text(tmp_path, GOOD + STREAMS.replace("lateness: 10s", f"late: {written}"))
+        assert config.events["clicks"].correct_ms == ms
 
 
 def test_who_names_neither_a_view_nor_a_stream_is_told(tmp_path: Path) -> None:

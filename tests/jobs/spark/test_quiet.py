@@ -126,7 +126,7 @@ stop(spark)
 """
 
 
-@pytest.mark.parametrize("public", ["", "1"])
+@pytest.mark.parametrize("public", ["", pytest.param("1", marks=pytest.mark.soak)])
 def test_a_session_says_nothing_of_modules_and_what_else_the_jvm_says_is_shown(public: str) -> None:
     environment = {**os.environ, PUBLIC_ONLY: public}
     done = subprocess.run(

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftless.facts.streams import AnalysedStream, WindowEnds
-from jobs.streams.analysis import analyse
+from jobs.streams.sql.analysis import analyse
 from tests.driftless.config.test_config import GOOD, load_text
 
 EVENTS = """events:
@@ -26,10 +26,21 @@ GROUPED = "FROM clicks GROUP BY window(at, '1 minute'), page"
 START = "SELECT window.start AS minute, page"
 
 
-def found(spark: SparkSession, folder: Path, sql: str, key: str = "[minute, page]", emit: str = "final") -> Any:
+SESSIONS = "FROM clicks GROUP BY session_window(at, '5 seconds'), page"
+CORRECTED = EVENTS.replace("    time: {event: at}\n", "    time: {event: at}\n    late: {correct: 1h}\n", 1)
+
+
+def found(
+    spark: SparkSession,
+    folder: Path,
+    sql: str,
+    key: str = "[minute, page]",
+    emit: str = "final",
+    events: str = EVENTS,
+) -> Any:
     written = sql.replace("\n", "\n      ")
     stream = f"streams:\n  s:\n    sql: |\n      {written}\n    key: {key}\n    emit: {emit}\n"
-    text = GOOD + EVENTS + stream
+    text = GOOD + events + stream
     return analyse(spark, load_text(folder, text), "s")
 
 
@@ -107,6 +118,38 @@ def test_it_is_known_by_what_a_result_becomes_final(spark: SparkSession, tmp_pat
     assert analysed.closes == closes
 
 
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        (f"SELECT session_window.start AS minute, page {SESSIONS}", ""),
+        (f"{START} {GROUPED} HAVING count(*) > 1", ""),
+        (f"SELECT session_window.start AS minute, page {SESSIONS} HAVING count(*) > 1", "a session that HAVING"),
+        (
+            "SELECT session_window.start AS minute, page FROM (SELECT * FROM clicks WHERE id > 1) "
+            "GROUP BY session_window(at, '5 seconds'), page",
+            "a session that HAVING",
+        ),
+        (
+            "SELECT window(w, '1 hour').start AS minute, page FROM (SELECT window(at, '1 minute') AS w, page "
+            "FROM clicks GROUP BY window(at, '1 minute'), page) GROUP BY window(w, '1 hour'), page",
+            "windows of several kinds",
+        ),
+    ],
+)
+def test_what_late_events_cannot_correct_is_refused(spark: SparkSession, tmp_path: Path, sql: str, why: str) -> None:
+    assert isinstance(found(spark, tmp_path, sql), AnalysedStream), "it is well without corrections"
+    analysed = found(spark, tmp_path, sql, events=CORRECTED)
+    if not why:
+        assert isinstance(analysed, AnalysedStream)
+        return
+    (mistake,) = analysed
+    assert mistake.field == "sql"
+    assert (
+        f"late events cannot correct it, as `late: {{correct: ...}}` of its events asks: {why}"
+        in mistake.what.replace("it has ", "")
+    )
+
+
 def test_a_key_that_is_no_column_is_told(spark: SparkSession, tmp_path: Path) -> None:
     (mistake,) = found(spark, tmp_path, f"{START} {GROUPED}", "[minut, page]")
     assert (mistake.field, mistake.what) == ("key", "`minut` is no column of the result; did you mean `minute`?")
@@ -131,10 +174,10 @@ def test_only_windows_are_published_with_every_change(spark: SparkSession, tmp_p
 @pytest.mark.parametrize(
     ("window", "ends"),
     [
-        ("window(at, '1 minute')", WindowEnds(60_000, 60_000)),
-        ("window(at, '2 minutes', '30 seconds')", WindowEnds(30_000, 30_000)),
-        ("WINDOW(at,\n '1 hour', '1 hour', '5 minutes')", WindowEnds(3_600_000, 300_000)),
-        ("window(at, '7 days')", WindowEnds(604_800_000, 604_800_000)),
+        ("window(at, '1 minute')", WindowEnds(60_000, 60_000, 60_000)),
+        ("window(at, '2 minutes', '30 seconds')", WindowEnds(30_000, 30_000, 120_000)),
+        ("WINDOW(at,\n '1 hour', '1 hour', '5 minutes')", WindowEnds(3_600_000, 300_000, 3_600_000)),
+        ("window(at, '7 days')", WindowEnds(604_800_000, 604_800_000, 604_800_000)),
         ("session_window(at, '5 s')", None),
     ],
 )
@@ -152,5 +195,5 @@ def test_it_is_known_where_windows_end(
     [(60_000, 119_999, False), (60_000, 120_000, True), (59_999, 60_000, True), (-1, 0, True), (0, 59_999, False)],
 )
 def test_an_end_lies_after_the_begin_and_up_to_the_end(begin: int, end: int, lies: bool) -> None:
-    assert WindowEnds(60_000, 60_000).lies_between(begin, end) is lies
+    assert WindowEnds(60_000, 60_000, 60_000).lies_between(begin, end) is lies
     assert WindowEnds(60_000, 7).lies_between(begin + 7, end + 7) is lies

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from driftless.errors import SourceError
-from jobs.streams.batch import PublishedBatch, QueryCheckpoint
+from jobs.streams.log.batch import PublishedBatch, QueryCheckpoint
 
 READ = {"clicks": {0: 5, 1: 2}, "ticks": {0: 1}}
 PUBLISHED = PublishedBatch("abc", 7, READ, 1_000, {0: 4}, 1_000)

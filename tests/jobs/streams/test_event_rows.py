@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftless.facts.streams import EventSource
-from jobs.streams.event_rows import event_rows_sql
+from jobs.streams.sql.event_rows import event_rows_sql
 
 COLUMNS = {
     "id": "bigint",

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from driftless.errors import SourceError
-from jobs.streams.documents import results
+from jobs.streams.sql.documents import results
 
 AT = datetime(2026, 1, 31, 12, 0, 0, 250_000, UTC)
 

@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 from driftless.facts.streams import StreamBuild
 from driftless.kafka.client import Kafka, Offsets
-from jobs.streams.event_rows import INVALID, LATE
-from jobs.streams.query import MOST_OFFSETS, left_out
+from jobs.streams.log.batch import newest_record, places, read_places, written
+from jobs.streams.sql.event_rows import INVALID, LATE, TOO_LATE
+from jobs.streams.sql.query import MOST_OFFSETS, left_out
 
 LATE_KEY = b"late"
 
@@ -23,29 +24,22 @@ class LeftOut:
     read: Mapping[str, Offsets]
     late: int = 0
     invalid: int = 0
+    too_late: int = 0
 
     def to_text(self) -> bytes:
-        read = {topic: {str(p): o for p, o in offsets.items()} for topic, offsets in self.read.items()}
-        return json.dumps({"read": read, "late": self.late, "invalid": self.invalid}).encode()
+        return written({**vars(self), "read": places(self.read)})
 
     @classmethod
     def from_text(cls, text: bytes) -> LeftOut:
         """Raises ValueError, KeyError, TypeError or AttributeError for what is none."""
         data = json.loads(text)
-        read = {t: {int(p): int(o) for p, o in offsets.items()} for t, offsets in data["read"].items()}
-        return cls(read, int(data["late"]), int(data["invalid"]))
+        return cls(read_places(data), int(data["late"]), int(data["invalid"]), int(data.get("too_late", 0)))
 
 
 def newest_left_out(kafka: Kafka, batches: str, build: StreamBuild) -> LeftOut:
-    """How far a build has come; it begins at its first events. A record that is none of ours is passed over."""
-    found = LeftOut({source.topic: dict(source.floors) for source in build.events.values()})
-    for message in kafka.read_to_end(batches, isolation="read_committed"):
-        if message.key() == LATE_KEY and (value := message.value()) is not None:
-            try:
-                found = LeftOut.from_text(value)
-            except (ValueError, KeyError, TypeError, AttributeError):
-                continue
-    return found
+    """How far a build has come; it begins at its first events."""
+    found = newest_record(kafka, batches, LATE_KEY, LeftOut.from_text)
+    return LeftOut({source.topic: dict(source.floors) for source in build.events.values()}) if found is None else found
 
 
 def late_slices(
@@ -58,17 +52,18 @@ def late_slices(
         while any(at[p] < offset for p, offset in end.items()):
             to = {p: min(offset, at[p] + MOST_OFFSETS) for p, offset in end.items()}
             found = left_out(spark, source, options, at, to).toArrow().to_pylist()
-            records = [(f"{topic}/{r['partition']}/{r['offset']}".encode(), _written(name, r)) for r in found]
+            records = [(f"{topic}/{r['partition']}/{r['offset']}".encode(), _told(name, r)) for r in found]
             reasons = [row["reason"] for row in found]
             before = replace(
                 before,
                 read={**before.read, topic: to},
                 late=before.late + reasons.count(LATE),
                 invalid=before.invalid + reasons.count(INVALID),
+                too_late=before.too_late + reasons.count(TOO_LATE),
             )
             yield before, records
             at = to
 
 
-def _written(name: str, row: Mapping[str, object]) -> bytes:
+def _told(name: str, row: Mapping[str, object]) -> bytes:
     return json.dumps({"events": name, **row}, separators=(",", ":")).encode()

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from driftless import exact
 from driftless.errors import SourceError
-from jobs.streams.query import FROM, TO
+from jobs.streams.sql.query import FROM, TO
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from driftless.suggest import did_you_mean
 from driftless.table import Column
 from driftless.where.words import spark_words
 from jobs.decode.spark_sql import quote
-from jobs.streams.query import MODES, NEVER, query_session, timed_sql
+from jobs.streams.sql.query import MODES, NEVER, query_session, timed_sql
 
 _POSTGRES = {
     BooleanType: "bool",
@@ -117,6 +117,8 @@ def analyse(spark: SparkSession, config: Config, name: str) -> AnalysedStream | 
     columns = tuple(Column(f.name, _POSTGRES[type(f.dataType)]) for f in rows.schema.fields)
     read = tuple(each for each in events if _is_read(session, stream.sql, each))
     table, ends = stream_table(name, columns, stream.key), _ends(session, stream.sql)
+    if any(config.events[each].correct_ms for each in read) and (why := _uncorrectable(stream.sql, closes, ends)):
+        return [Mistake("sql", f"late events cannot correct it, as `late: {{correct: ...}}` of its events asks: {why}")]
     return AnalysedStream(table, read, pyspark.__version__, closes, ends)
 
 
@@ -155,10 +157,19 @@ def _ends(spark: SparkSession, sql: str) -> WindowEnds | None:
     one = f"FROM VALUES (timestamp_millis(0)) AS one(at) GROUP BY window(at {found.pop()})"
     with suppress(PySparkException):
         made = spark.sql(f"SELECT unix_millis(window.start) AS begin, unix_millis(window.end) AS end {one}").collect()
-        ends = sorted(row["end"] for row in made)
-        step = ends[1] - ends[0] if len(ends) > 1 else ends[0] - made[0]["begin"]
-        return WindowEnds(step, ends[0])
+        ends, size = sorted(row["end"] for row in made), made[0]["end"] - made[0]["begin"]
+        return WindowEnds(ends[1] - ends[0] if len(ends) > 1 else size, ends[0], size)
     return None
+
+
+def _uncorrectable(sql: str, closes: str, ends: WindowEnds | None) -> str:
+    """Why it cannot be said which results a late event may change; empty where it can."""
+    words = [word.text.lower() for word in spark_words(sql) if not word.quoted]
+    if closes == SESSION and ("having" in words or words.count("select") > 1):
+        return "a session that HAVING or an inner SELECT hides cannot be looked for"
+    if closes == WINDOW and ends is None:
+        return "it has windows of several kinds"
+    return ""
 
 
 def _of_joins(sql: str, closes: str) -> Iterator[str]:

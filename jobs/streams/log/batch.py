@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from driftless.errors import SourceError
 from driftless.kafka.client import Kafka, Offsets
 
 BATCH_KEY = b"batch"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -47,16 +49,14 @@ class PublishedBatch:
         return self.closed_ms < self.reached_ms
 
     def to_text(self) -> bytes:
-        fields = {**vars(self), "read": {t: _texts(o) for t, o in self.read.items()}, "ends": _texts(self.ends)}
-        return json.dumps(fields, separators=(",", ":")).encode()
+        return written({**vars(self), "read": places(self.read), "ends": _texts(self.ends)})
 
     @classmethod
     def from_text(cls, text: bytes) -> PublishedBatch:
         """Raises ValueError, KeyError or TypeError for what is none."""
         data = json.loads(text)
-        read = {topic: _numbers(offsets) for topic, offsets in data["read"].items()}
         closed, reached = int(data["closed_ms"]), int(data["reached_ms"])
-        return cls(data["checkpoint"], int(data["batch"]), read, closed, _numbers(data["ends"]), reached)
+        return cls(data["checkpoint"], int(data["batch"]), read_places(data), closed, _numbers(data["ends"]), reached)
 
 
 def _texts(offsets: Offsets) -> dict[str, int]:
@@ -67,16 +67,36 @@ def _numbers(offsets: Mapping[str, Any]) -> Offsets:
     return {int(p): int(offset) for p, offset in offsets.items()}
 
 
-def newest_batch(kafka: Kafka, topic: str) -> PublishedBatch | None:
-    """What was published last; None where nothing was. A record that is none of ours is passed over."""
+def places(reach: Mapping[str, Offsets]) -> dict[str, dict[str, int]]:
+    """Topic -> partition -> offset, for JSON."""
+    return {topic: _texts(offsets) for topic, offsets in reach.items()}
+
+
+def read_places(data: Mapping[str, Any]) -> dict[str, Offsets]:
+    """The `read` of such a record. Raises KeyError, ValueError, TypeError or AttributeError where it has none."""
+    return {topic: _numbers(offsets) for topic, offsets in data["read"].items()}
+
+
+def written(fields: Mapping[str, object]) -> bytes:
+    """A record of the topic of batches."""
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def newest_record(kafka: Kafka, topic: str, key: bytes, from_text: Callable[[bytes], T]) -> T | None:
+    """What was written last under a key of the topic of batches; None for nothing. A record that is none of ours is
+    passed over.
+    """
     found = None
     for message in kafka.read_to_end(topic, isolation="read_committed"):
-        if message.key() == BATCH_KEY and (value := message.value()) is not None:
-            try:
-                found = PublishedBatch.from_text(value)
-            except (ValueError, KeyError, TypeError):
-                continue
+        if message.key() == key and (value := message.value()) is not None:
+            with suppress(ValueError, KeyError, TypeError, AttributeError):
+                found = from_text(value)
     return found
+
+
+def newest_batch(kafka: Kafka, topic: str) -> PublishedBatch | None:
+    """What was published last; None where nothing was."""
+    return newest_record(kafka, topic, BATCH_KEY, PublishedBatch.from_text)
 
 
 class QueryCheckpoint:
@@ -111,16 +131,16 @@ class QueryCheckpoint:
         try:
             _, more, *sources = (self.folder / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
             closed = int(json.loads(more)["batchWatermarkMs"])
-            read: dict[str, Offsets] = {}
+            reach: dict[str, Offsets] = {}
             for line in sources:
                 if line.startswith("{"):
-                    read |= {topic: _numbers(offsets) for topic, offsets in json.loads(line).items()}
+                    reach |= {topic: _numbers(offsets) for topic, offsets in json.loads(line).items()}
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as exc:
             raise SourceError(
                 f"the checkpoint {self.folder.name} cannot be read: {type(exc).__name__}",
                 hint="remove it and restart `driftless run`: it computes the stream again and publishes what differs",
             ) from exc
-        return PlannedBatch(read, closed)
+        return PlannedBatch(reach, closed)
 
     def continues(self, published: PublishedBatch | None) -> bool:
         """Whether a query may go on from it: what it planned was published, but for one batch at most."""

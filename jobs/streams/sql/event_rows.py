@@ -13,8 +13,11 @@ SKEW_MS = 2_000
 """How much a device's clock may differ from the broker's before its events' times are corrected."""
 REASON = "_reason"
 """The column that says why an event is left out; null where it is not."""
-LATE, INVALID = "late", "invalid"
-"""Reasons: it was received too late after it happened; it is no JSON object of the declared columns, or has no time."""
+LATE, TOO_LATE, INVALID = "late", "too late", "invalid"
+"""Reasons: it was received too late after it happened; so late that it corrects nothing either; it is no JSON object of
+the declared columns, or has no time.
+"""
+REASONS = (LATE, TOO_LATE, INVALID)
 _OLDEST_MS = 0
 _RECEIVED, _OBJECT, _BAD, _RAW = "_received", "_object", "_bad", "_raw"
 
@@ -42,9 +45,11 @@ def event_rows_sql(source: EventSource, *, placed: bool = False) -> list[list[st
     event = quote(source.event)
     others = [c for c in columns if c != event]
     at = f"timestamp_millis(least({_RAW}, {_RECEIVED})) AS {event}"
+    too_late = f"WHEN {_RECEIVED} - {_RAW} > {source.lateness + source.correct} THEN '{TOO_LATE}' "
+    too_late = too_late if source.correct else ""
     reason = (
         f"CASE WHEN {_BAD} OR {_RAW} IS NULL OR {_RAW} < {_OLDEST_MS} THEN '{INVALID}' "
-        f"WHEN {_RECEIVED} - {_RAW} > {source.lateness} THEN '{LATE}' END AS {REASON}"
+        f"{too_late}WHEN {_RECEIVED} - {_RAW} > {source.lateness} THEN '{LATE}' END AS {REASON}"
     )
     more = [*place, f"{_RAW} AS happened_ms", f"{_RECEIVED} AS received_ms"] if placed else []
     return [decoded, shaped, timed, [*others, at, reason, *more]]

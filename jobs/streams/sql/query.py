@@ -22,7 +22,7 @@ from driftless.facts.streams import CHANGES, FINAL, WINDOW, EventSource, StreamB
 from driftless.kafka.client import Offsets
 from driftless.where.words import spark_words
 from jobs.decode.spark_sql import literal, quote
-from jobs.streams.event_rows import INVALID, LATE, REASON, empty_columns, event_rows_sql
+from jobs.streams.sql.event_rows import LATE, REASON, REASONS, empty_columns, event_rows_sql
 
 NEVER = "36500 days"
 """The delay by which events never move the watermark."""
@@ -103,7 +103,8 @@ def start(
     for name, source in build.events.items():
         events = _stream(spark, options, source.topic, source.floors).option("maxOffsetsPerTrigger", MOST_OFFSETS)
         rows = _event_rows(events.load(), source).observe(name, *_counts())
-        kept = _kept(rows, source).selectExpr("*", f"CAST(NULL AS BOOLEAN) AS {TICK}")
+        in_time = rows.where(f"{REASON} IS NULL").select(*_columns(source))
+        kept = in_time.selectExpr("*", f"CAST(NULL AS BOOLEAN) AS {TICK}")
         told = _stream(spark, {**options, "failOnDataLoss": "false"}, topic, {0: first}).load()
         at = f"timestamp_millis(CAST(CAST(value AS STRING) AS BIGINT)) AS {quote(source.event)}"
         ticked = told.selectExpr(at, *empty_columns(source), f"true AS {TICK}")
@@ -120,12 +121,9 @@ def assert_barrier(query: StreamingQuery) -> bool:
     """Whether the plan of the last batch has been looked at. Raises SourceError where a filter stands between ticks and
     their watermark: the barrier alone may take ticks out, above it.
     """
-    text = io.StringIO()
-    with redirect_stdout(text):
-        query.explain(extended=True)
-    if "== Optimized Logical Plan ==" not in text.getvalue():
+    plan = _optimized(query)
+    if not plan:
         return False
-    plan = text.getvalue().partition("== Optimized Logical Plan ==")[2].partition("== Physical Plan ==")[0]
     for watermark, below in branches(plan):
         if NEVER not in watermark and any("Filter" in line for line in below):
             raise SourceError(
@@ -134,6 +132,26 @@ def assert_barrier(query: StreamingQuery) -> bool:
                 hint="this Spark is not the one that driftless was written for: install the version of its lock file",
             )
     return True
+
+
+_REMEMBERS = re.compile(r"^[\s:|+\-]*(\w*Join|\w*Aggregate|\w*Deduplicate\w*|Distinct)", re.MULTILINE)
+"""Operators of Spark's that keep something of an event for others."""
+
+
+def remembers(rows: DataFrame) -> bool:
+    """Whether a result may be made of several events."""
+    return (
+        re.search(r"^[\s:|+\-]*(\w*Join|\w*Aggregate|\w*Deduplicate\w*|Distinct)", _optimized(rows), re.MULTILINE)
+        is not None
+    )
+
+
+def _optimized(asked: StreamingQuery | DataFrame) -> str:
+    """The plan as Spark has optimized it; empty before there is one."""
+    text = io.StringIO()
+    with redirect_stdout(text):
+        asked.explain(extended=True)
+    return text.getvalue().partition("== Optimized Logical Plan ==")[2].partition("== Physical Plan ==")[0]
 
 
 def branches(plan: str) -> list[tuple[str, list[str]]]:
@@ -162,23 +180,53 @@ def batch_views(
     options: Mapping[str, str],
     begin: Mapping[str, Offsets],
     end: Mapping[str, Offsets],
+    late: Mapping[str, Offsets] | None = None,
+    during: tuple[int, int] | None = None,
 ) -> None:
-    """The events between two places of each topic as views, under their names in the SQL: what a query has read."""
+    """The events between two places of each topic as views, under their names in the SQL: what a query has read.
+    `late`: up to where those count that are late. `during`: those alone that happened from then on, and before then, in
+    milliseconds.
+    """
     for name, source in build.events.items():
         records = _between(spark, source, options, begin[source.topic], end[source.topic])
-        _kept(_event_rows(records, source), source).createOrReplaceTempView(name)
+        rows = _event_rows(records, source, placed=True)
+        if during is not None:
+            at = f"unix_millis({quote(source.event)})"
+            rows = rows.where(f"{at} >= {during[0]:d} AND {at} < {during[1]:d}")
+        counts = f"{REASON} IS NULL"
+        if late is not None:
+            counts += f" OR {REASON} = {literal(LATE)} AND {_is_before(late.get(source.topic, {}))}"
+        rows.where(counts).select(*_columns(source)).createOrReplaceTempView(name)
 
 
-def closed_batch(spark: SparkSession, build: StreamBuild, closed_ms: int, begin_ms: int) -> DataFrame:
-    """The rows of all windows of which no event is from before `begin_ms`. Those of them that end at or before
-    `closed_ms`, unless every change of one is published.
+def _is_before(ends: Offsets) -> str:
+    """Whether a record lies before these places."""
+    places = [f"(`partition` = {p:d} AND `offset` < {end:d})" for p, end in ends.items()]
+    return f"({' OR '.join(places) or 'false'})"
+
+
+def late_moments(
+    spark: SparkSession, source: EventSource, options: Mapping[str, str], begin: Offsets, end: Offsets
+) -> DataFrame:
+    """Of events between two places that are late, but not too late: `partition`, `offset`, and when each counts as
+    having happened, `at`, in milliseconds.
+    """
+    rows = _event_rows(_between(spark, source, options, begin, end), source, placed=True)
+    at = f"unix_millis({quote(source.event)}) AS at"
+    return rows.where(f"{REASON} = {literal(LATE)}").selectExpr("`partition`", "`offset`", at)
+
+
+def closed_batch(
+    spark: SparkSession, build: StreamBuild, closed_ms: int, begin_ms: int, *, after_ms: int = 0
+) -> DataFrame:
+    """The rows of all windows of which no event is from before `begin_ms`, and that end after `after_ms`. Those of them
+    that end at or before `closed_ms`, unless every change of one is published.
     """
     rows = timed_rows(spark, build)
     if not build.closes:
         return rows
-    if build.emit == CHANGES:
-        return rows.where(f"{FROM} >= {begin_ms:d}")
-    return rows.where(f"{TO} <= {closed_ms:d} AND {FROM} >= {begin_ms:d}")
+    rows = rows.where(f"{FROM} >= {begin_ms:d} AND {TO} > {after_ms:d}")
+    return rows if build.emit == CHANGES else rows.where(f"{TO} <= {closed_ms:d}")
 
 
 def left_out(
@@ -187,9 +235,7 @@ def left_out(
     """The events between two places that no window counts: `partition`, `offset`, when each happened and was received,
     and the `reason`.
     """
-    rows = _between(spark, source, options, begin, end)
-    for step in event_rows_sql(source, placed=True):
-        rows = rows.selectExpr(*step)
+    rows = _event_rows(_between(spark, source, options, begin, end), source, placed=True)
     shown = ("`partition`", "`offset`", "happened_ms", "received_ms", f"{REASON} AS reason")
     return rows.where(f"{REASON} IS NOT NULL").selectExpr(*shown)
 
@@ -202,19 +248,19 @@ def _between(
     return reader.option("endingOffsets", _written(source.topic, end)).load()
 
 
-def _event_rows(records: DataFrame, source: EventSource) -> DataFrame:
-    for step in event_rows_sql(source):
+def _event_rows(records: DataFrame, source: EventSource, *, placed: bool = False) -> DataFrame:
+    for step in event_rows_sql(source, placed=placed):
         records = records.selectExpr(*step)
     return records
 
 
-def _kept(rows: DataFrame, source: EventSource) -> DataFrame:
-    return rows.where(f"{REASON} IS NULL").select(*(col(quote(name)) for name in source.columns))
+def _columns(source: EventSource) -> list[Column]:
+    return [col(quote(name)) for name in source.columns]
 
 
 def _counts() -> list[Column]:
     """How many events are left out, by reason."""
-    return [count(when(expr(f"{REASON} = {literal(why)}"), True)).alias(why) for why in (LATE, INVALID)]
+    return [count(when(expr(f"{REASON} = {literal(why)}"), True)).alias(why) for why in REASONS]
 
 
 def _stream(spark: SparkSession, options: Mapping[str, str], topic: str, begin: Offsets):  # type: ignore[no-untyped-def]

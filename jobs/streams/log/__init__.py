@@ -1,0 +1,1 @@
+"""What stands in the topics of a stream: its documents, and of which batch they are."""

@@ -1,0 +1,175 @@
+"""Random events of a seed, what streams of them must show, and a query over them that a test tells what time it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from driftless.facts.streams import EventSource, StreamBuild, WindowEnds, stream_table
+from driftless.kafka.client import Kafka
+from driftless.table import Column
+from jobs.spark.source import kafka_options
+from jobs.streams.sql import query as queries
+from jobs.streams.sql.documents import results
+from tests.support.machine import until
+
+SEED = int(os.environ.get("DRIFTLESS_TEST_SEED") or random.randrange(10**6))
+PARTITIONS, SLICES, SLICE_MS, LATENESS, BEGIN = 4, 30, 30_000, 20_000, 1_760_000_010_000
+COLUMNS = (Column("began", "timestamptz"), Column("page", "text"), Column("n", "int8"), Column("ids", "int8"))
+TUMBLING = "window(at, '1 minute')"
+HOPPING = "window(at, '2 minutes', '30 seconds')"
+SESSION = "session_window(at, '3 seconds')"
+FILTER, JOIN, CHANGES = "", "join", "changes"
+JOIN_MS = 4_000
+
+
+def build(kafka: Kafka, topic: str, window: str, correct: int = 0) -> StreamBuild:
+    found = until("the topic", lambda: kafka.topic(topic))
+    assert found is not None
+    columns = {"id": "bigint", "page": "text", "at": "timestamptz"}
+    source = EventSource(topic, found.id, dict.fromkeys(range(PARTITIONS), 0), columns, "at", None, LATENESS, correct)
+    emit = "changes" if window == CHANGES else "final"
+    window = TUMBLING if window == CHANGES else window
+    grouped = f"SELECT {window.partition('(')[0]}.start AS began, page, count(*) AS n, sum(id) AS ids"
+    key: tuple[str, ...]
+    sql, key, closes = f"{grouped} FROM clicks WHERE page <> 'x' GROUP BY {window}, page", ("began", "page"), "window"
+    if window == SESSION:
+        closes = "session_window"
+    elif window == FILTER:
+        sql, closes, key = "SELECT at AS began, page, id AS n, id + 1 AS ids FROM clicks WHERE page <> 'x'", "", ("n",)
+    elif window == JOIN:
+        near = f"b.at BETWEEN a.at AND a.at + INTERVAL {JOIN_MS // 1000} SECONDS AND a.id <> b.id"
+        pairs = "SELECT a.at AS began, a.page, a.id AS n, b.id AS ids FROM clicks a JOIN clicks b"
+        sql = f"{pairs} ON a.page = b.page AND {near}"
+        closes, key = "", ("n", "ids")
+    table = stream_table("s", COLUMNS, key)
+    ends = {HOPPING: WindowEnds(30_000, 0, 120_000), TUMBLING: WindowEnds(60_000, 0, 60_000)}.get(window)
+    return StreamBuild("s", 1, sql, {"clicks": source}, table, "4", 2, closes=closes, emit=emit, ends=ends)
+
+
+def slices(chance: random.Random) -> list[list[tuple[int, int, bytes]]]:
+    """(partition, received, event), in slices of 30 s by when they were received. One partition is idle at first."""
+    found: list[list[tuple[int, int, bytes]]] = [[] for _ in range(SLICES)]
+    for number in range(1_500):
+        received = BEGIN + chance.randrange(SLICES * SLICE_MS)
+        slice_ = (received - BEGIN) // SLICE_MS
+        delay = chance.randrange(25_000) if chance.random() < 0.95 else chance.randrange(300_000)
+        ahead = 86_400_000 if chance.random() < 0.01 else 0
+        event = {"id": number, "page": chance.choice("abx"), "at": received - delay + ahead}
+        partition = chance.randrange(PARTITIONS - (slice_ < SLICES // 2))
+        found[slice_].append((partition, received, json.dumps(event).encode()))
+    return [sorted(some, key=lambda one: one[1]) for some in found]
+
+
+def wanted(
+    window: str, all_: list[list[tuple[int, int, bytes]]], to: int, lateness: int = LATENESS
+) -> set[tuple[int, str, int, int]]:
+    """Begin, page and two numbers of each result that is final by then, worked out without Spark."""
+    events = []
+    for _, received, text in (one for some in all_ for one in some):
+        event = json.loads(text)
+        if received - event["at"] <= lateness:
+            events.append((min(event["at"], received), event["page"], event["id"]))
+    if window == JOIN:
+        return {
+            (at, page, id_, other)
+            for at, page, id_ in events
+            for then, where, other in events
+            if where == page and id_ != other and at <= then <= at + JOIN_MS
+        }
+    events = [event for event in sorted(events) if event[1] != "x"]
+    if window == FILTER:
+        return {(at, page, id_, id_ + 1) for at, page, id_ in events}
+    groups: dict[tuple[int, int, str], list[int]] = defaultdict(list)
+    open_: dict[str, tuple[int, int, list[int]]] = {}
+    for at, page, id_ in events:
+        if window == SESSION:
+            begin, last, ids = open_.get(page, (at, at, []))
+            if at - last > 3_000:  # one that comes as the gap ends belongs to it, says Spark
+                groups[begin, last + 3_000, page] = ids
+                begin, ids = at, []
+            open_[page] = (begin, at, [*ids, id_])
+            continue
+        size, step = (120_000, 30_000) if window == HOPPING else (60_000, 60_000)
+        first = at // step * step
+        for begin in range(first, first - size, -step):
+            if begin <= at < begin + size:
+                groups[begin, begin + size, page].append(id_)
+    groups |= {(begin, last + 3_000, page): ids for page, (begin, last, ids) in open_.items()}
+    return {
+        (begin, page, len(ids), sum(ids))
+        for (begin, end, page), ids in groups.items()
+        if end <= to or window == CHANGES
+    }
+
+
+class Tried:
+    """A query over a topic, told by ticks as a worker tells it."""
+
+    def __init__(self, spark: SparkSession, kafka: Kafka, build: StreamBuild, folder: Path) -> None:
+        self.rows: list[tuple[str, str]] = []
+        self.build = build
+        self._producer = Producer(kafka.settings())
+        self._ticks = f"{next(iter(build.topics))}.ticks"
+        kafka.create(self._ticks, 1, {})
+        until("the topic of ticks", lambda: kafka.topic(self._ticks))
+        session = queries.query_session(spark)
+        options = kafka_options(kafka, "test")
+        self.query: StreamingQuery = queries.start(session, build, options, (self._ticks, 0), folder, self._publish)
+
+    def _publish(self, rows: DataFrame, _: int) -> None:
+        self.rows += [(result.key, result.document) for result in results("s", rows.toArrow(), self.build.table.key)]
+
+    def tick(self, moment: int) -> None:
+        self._producer.produce(self._ticks, str(moment).encode(), b"tick")
+        self._producer.flush(15)
+
+    @property
+    def dropped(self) -> int:
+        return sum(
+            state.numRowsDroppedByWatermark for told in self.query.recentProgress for state in told.stateOperators
+        )
+
+    def shown(self) -> set[tuple[int, str, int, int]]:
+        newest = dict(self.rows)
+        assert len(newest) == len(self.rows) or self.build.emit == "changes", "a result was published twice"
+        return documents(newest.values())
+
+
+def documents(texts: Iterable[str]) -> set[tuple[int, str, int, int]]:
+    """As `wanted` has them."""
+    return {(_ms(one["began"]), one["page"], one["n"], one["ids"]) for one in map(json.loads, texts)}
+
+
+def _ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def written(
+    chance: random.Random, kafka: Kafka, topic: str, all_: list[list[tuple[int, int, bytes]]], *, skewed: bool
+) -> Iterator[int]:
+    """Write them, some at a time. Gives the moment up to which all are there. `skewed`: a partition before the next."""
+    producer = Producer(kafka.settings())
+    order = [(p, n) for p in range(PARTITIONS) for n in range(SLICES)]
+    if not skewed:
+        order = [(p, n) for n in range(SLICES) for p in range(PARTITIONS)]
+    begun = 0
+    while begun < len(order):
+        some = order[begun : begun + chance.choice([1, 7, 40])]
+        begun += len(some)
+        for p, n in some:
+            for partition, received, text in all_[n]:
+                if partition == p:
+                    producer.produce(topic, text, partition=p, timestamp=received)
+        producer.flush(15)
+        whole = min(sum(1 for q, _ in order[:begun] if q == p) for p in range(PARTITIONS))
+        yield BEGIN + whole * SLICE_MS

@@ -53,15 +53,19 @@ FORMS = {
 
 @dataclass(frozen=True)
 class _Cost:
-    """`events` that were read, `documents` that came of them, in CPU seconds of the driver and the JVM."""
+    """`events` that were read, `documents` that came of them, in CPU seconds of this process and of Spark's JVM."""
 
     events: int
     documents: int
-    seconds: float
+    driver: float
+    jvm: float
 
     @property
     def rate(self) -> float:
-        return self.events / self.seconds
+        return self.events / (self.driver + self.jvm)
+
+    def __str__(self) -> str:
+        return f"{self.driver:.1f} + {self.jvm:.1f} CPU s (driver + JVM)"
 
 
 def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
@@ -79,7 +83,9 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
                 streamed = _streamed(spark, kafka, name, build, now)
                 batch = _in_batch(spark, kafka, build, now)
                 assert streamed.documents == batch.documents, (form, streamed, batch)
-                report(f"{form}: {streamed.documents:,} documents of {streamed.events:,} events")
+                report(
+                    f"{form}: {streamed.documents:,} documents of {streamed.events:,} events; {streamed}; batch {batch}"
+                )
                 what = f"{form}: events a CPU second"
                 figures.append(Figure(what, streamed.rate, "/s", batch.rate, streamed.rate / batch.rate, AIM))
     finally:
@@ -148,7 +154,7 @@ def _streamed(spark: SparkSession, kafka: Kafka, name: str, build: StreamBuild, 
         publisher.tick(closed + LATENESS_MS + 1)
         until("all windows to be closed", lambda: publisher.newest is not None and publisher.newest.closed_ms >= closed)
         query.stop()
-        return _Cost(sum(sum(offsets.values()) for offsets in ends.values()), documents, _cpu() - begun)
+        return _cost(ends, documents, begun)
 
 
 def _published(publisher: StreamPublisher, ends: Mapping[str, Mapping[int, int]]) -> bool:
@@ -163,11 +169,16 @@ def _in_batch(spark: SparkSession, kafka: Kafka, build: StreamBuild, now: int) -
     queries.batch_views(own, build, kafka_options(kafka, "bench"), begin, ends)
     rows = queries.closed_batch(own, build, now + 120_000, 0).toArrow()
     documents = len(list(results(build.stream, rows, build.table.key)))
-    return _Cost(sum(sum(offsets.values()) for offsets in ends.values()), documents, _cpu() - begun)
+    return _cost(ends, documents, begun)
 
 
-def _cpu() -> float:
-    """Seconds of this process and of Spark's JVM."""
+def _cost(ends: Mapping[str, Mapping[int, int]], documents: int, begun: tuple[float, float]) -> _Cost:
+    driver, jvm = (now - then for now, then in zip(_cpu(), begun, strict=True))
+    return _Cost(sum(sum(offsets.values()) for offsets in ends.values()), documents, driver, jvm)
+
+
+def _cpu() -> tuple[float, float]:
+    """Seconds of this process, and of Spark's JVM."""
     here = psutil.Process()
-    times = [process.cpu_times() for process in (here, *here.children(recursive=True))]
-    return sum(each.user + each.system for each in times)
+    mine, *others = ((t.user + t.system) for t in (p.cpu_times() for p in (here, *here.children(recursive=True))))
+    return mine, sum(others)

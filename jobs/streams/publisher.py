@@ -49,15 +49,17 @@ class StreamPublisher:
         """Every document that is in the log, by key."""
         return {key: kept.document for key, kept in published(self._kafka, self._own).items()}
 
-    def publish(self, checkpoint: str, batch: int, planned: PlannedBatch, writes: Iterable[Result]) -> None:
-        """A batch's documents, and that it was published."""
+    def publish(
+        self, checkpoint: str, batch: int, planned: PlannedBatch, writes: Iterable[Result], begin_ms: int = 0
+    ) -> None:
+        """A batch's documents, and that it was published. `begin_ms`: windows from before then are not computed."""
         before = self.newest
         reached = max(planned.closed_ms, before.reached_ms if before else 0)
         ends: Offsets = dict(before.ends) if before else {}
 
         def said(after: Offsets) -> list[tuple[str, bytes, bytes]]:
             ends.update(after)
-            self.newest = PublishedBatch(checkpoint, batch, planned.read, planned.closed_ms, ends, reached)
+            self.newest = PublishedBatch(checkpoint, batch, planned.read, planned.closed_ms, ends, reached, begin_ms)
             return [(self._batches, BATCH_KEY, self.newest.to_text())]
 
         with self._lock:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from driftless.control.health import clock
 from driftless.control.topic import Control
 from driftless.errors import SourceError, SourceUnavailable, SyncError
 from driftless.facts.streams import CHANGES, StreamBuild
@@ -34,6 +35,8 @@ from jobs.streams.publisher import StreamPublisher, differing
 from jobs.streams.sql import query as queries
 from jobs.streams.sql.documents import Result, results
 from jobs.streams.sql.event_rows import REASONS
+from jobs.streams.sql.faults import sql_fault
+from jobs.streams.sql.kept_events import kept_events
 from jobs.supervise.leased import Shared, report_failure
 
 _log = logging.getLogger(__name__)
@@ -127,12 +130,15 @@ class StreamWorker:
         checkpoint = QueryCheckpoint(self.folder)
         newest = publisher.newest
         lost = newest is not None and newest.is_refill and self.build.emit == CHANGES  # what it held back
+        build = self.build
         if lost or not checkpoint.continues(newest):
-            self._begin_again(publisher)
+            build = self._begin_again(publisher)
+        elif newest is not None:
+            build = replace(build, begin_ms=max(build.begin_ms, newest.begin_ms))
         refill = newest is not None and (checkpoint.id != newest.checkpoint or newest.is_refill)
         known = publisher.published() if refill else {}
         progress = self.progress
-        progress.floor = self._places({s.topic: s.floors for s in self.build.events.values()})
+        progress.floor = self._places({s.topic: s.floors for s in build.events.values()})
         progress.positions = dict(progress.floor)
         if checkpoint.committed >= 0:
             progress.positions |= self._places(checkpoint.planned(checkpoint.committed).read)
@@ -144,13 +150,13 @@ class StreamWorker:
 
         def publish(rows: DataFrame, batch: int) -> None:
             try:
-                self._publish(publisher, checkpoint, known, rows, batch)
+                self._publish(publisher, checkpoint, known, rows, batch, build.begin_ms)
             except SyncError as exc:
                 self._failure = exc
                 raise
 
         options = kafka_options(self._kafka, f"stream-{self.build.stream}")
-        query = queries.start(self._spark, self.build, options, publisher.ticks, self.folder, publish)
+        query = queries.start(self._spark, build, options, publisher.ticks, self.folder, publish)
         corrections = LateCorrections(self._shared.spark, self._kafka, self.build, options)
         corrector = Corrector(self._shared.spark, corrections, publisher, progress, self._confirm)
         if self.build.corrects:
@@ -161,23 +167,43 @@ class StreamWorker:
             query.stop()
             corrector.stop()
 
-    def _begin_again(self, publisher: StreamPublisher) -> None:
-        """Compute from the first event. Raises SourceError where events are gone that documents were made of."""
+    def _begin_again(self, publisher: StreamPublisher) -> StreamBuild:
+        """Compute from the first event that there is. Windows of which some are gone stay as they were published.
+
+        Raises SourceError where it cannot be told which results that are.
+        """
+        build = self.build
         if publisher.newest is not None:
             _log.warning(
                 "%s: its checkpoint is not that of what was published; it is computed again from the first event, and "
                 "only what differs is published",
                 self.group,
             )
-        for source in self.build.events.values():
-            first = self._kafka.beginnings(source.topic, len(source.floors))
-            if any(first[p] > floor for p, floor in source.floors.items()):
-                raise SourceError(
-                    f"the stream {self.build.stream} is to be computed from its first event, and {source.topic} does "
-                    "not keep it any more",
-                    hint="give the topic a longer retention.ms; another `sql` begins with what is there",
-                )
+        kept = kept_events(self._kafka, build, {source.topic: source.floors for source in build.events.values()})
+        if kept.gone and not build.closes and self._remembers():
+            raise SourceError(
+                f"the stream {build.stream} is to be computed from its first event, and {min(kept.gone)} does not keep "
+                "it any more",
+                hint="give the topic a longer retention.ms; `driftless rebuild` begins with what is there",
+            )
+        if kept.gone:
+            since = clock(kept.begin_ms / 1000)
+            _log.warning(
+                "%s: events are gone: windows that began before %s stay as they were published, and those of them that "
+                "were still open are lost",
+                self.group,
+                since,
+            )
         shutil.rmtree(self.folder, ignore_errors=True)
+        events = {name: replace(each, floors=kept.begin[each.topic]) for name, each in build.events.items()}
+        return replace(build, events=events, begin_ms=max(build.begin_ms, kept.begin_ms))
+
+    def _remembers(self) -> bool:
+        """Whether a result may be made of several events, though nothing closes."""
+        nothing = {source.topic: source.floors for source in self.build.events.values()}
+        session = queries.query_session(self._shared.spark)
+        queries.batch_views(session, self.build, kafka_options(self._kafka, "look"), nothing, nothing)
+        return queries.remembers(queries.timed_rows(session, self.build))
 
     def _same_events(self) -> None:
         """Raise SourceError where a topic of events is another one than the build was begun with."""
@@ -200,6 +226,7 @@ class StreamWorker:
         known: Mapping[str, str],
         rows: DataFrame,
         batch: int,
+        begin_ms: int,
     ) -> None:
         """What a batch gave. Spark's state moves on only where its rows are asked for, also of one published before."""
         table = rows.toArrow()
@@ -218,7 +245,7 @@ class StreamWorker:
             refill = newest is not None and planned.closed_ms < newest.reached_ms
             found = iter(()) if refill else iter([self._held.pop(key) for key in [*self._held]])
         writes = list(differing(found, known))
-        publisher.publish(checkpoint.id, batch, planned, writes)
+        publisher.publish(checkpoint.id, batch, planned, writes, begin_ms)
         self.progress.published += len(writes)
         self.progress.closed_ms = max(self.progress.closed_ms, planned.closed_ms)
         self.progress.changed.set()
@@ -270,7 +297,9 @@ class StreamWorker:
             return
         self._late_at, self._leaves_out = now + LATE_SECONDS, False
         options = kafka_options(self._kafka, f"stream-{self.build.stream}")
-        for known, records in late_slices(self._spark, self.build, options, publisher.left_out, newest.read):
+        for known, records in late_slices(
+            self._spark, self._kafka, self.build, options, publisher.left_out, newest.read
+        ):
             publisher.leave_out(known, records)
         progress.left_out = publisher.left_out
         progress.changed.set()
@@ -306,7 +335,7 @@ class StreamWorker:
             if any(first[p] > offset for p, offset in read.items()):
                 return SourceError(
                     f"{topic} does not keep events any more that the stream {self.build.stream} has not read",
-                    hint="give the topic a longer retention.ms; another `sql` begins with what is there",
+                    hint="give the topic a longer retention.ms; `driftless rebuild` begins with what is there",
                 )
         found = query.exception()
         if isinstance(found, StreamingQueryException):
@@ -362,15 +391,3 @@ def _offsets(text: str) -> dict[str, Offsets]:
     for topic, offsets in json.loads(text).items():
         found[topic] = {int(p): int(offset) for p, offset in offsets.items()}
     return found
-
-
-_FAULTS = re.compile(
-    r"\[((?:[A-Z_]+_)?(?:DIVIDE_BY_ZERO|OVERFLOW|OUT_OF_RANGE|INVALID_INPUT|ARRAY_INDEX\w*)|USER_RAISED_EXCEPTION)[.\]]"
-)
-"""What Spark calls a value that an expression cannot be computed of: it never passes, however often it is tried."""
-
-
-def sql_fault(said: str) -> str:
-    """The name of such an error in what Spark says; empty where it may pass."""
-    found = _FAULTS.search(said)
-    return found[1] if found else ""

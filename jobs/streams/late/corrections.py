@@ -67,10 +67,10 @@ class LateCorrections:
 
         The stream must have published all of that, of the events up to `read`, and `late` must not be beyond it.
         """
-        events = self._late_events(before, late)
+        kept = kept_events(self._kafka, self._build, read)
+        events = self._late_events(before, late, kept)
         if events is None:
             return None
-        kept = kept_events(self._kafka, self._build, read)
         if not self._build.closes:
             open_ms, found = closed_ms, list(self._of_pairs(before, late, read, kept))
         elif self._build.closes == SESSION:
@@ -81,7 +81,7 @@ class LateCorrections:
         waits = bool(self._build.closes) and events.last_ms >= open_ms
         return Found(found, Corrected(dict(late), closed_ms, counted, documents, open_ms), waits)
 
-    def _late_events(self, before: Corrected, late: Reach) -> LateEvents | None:
+    def _late_events(self, before: Corrected, late: Reach, kept: KeptEvents) -> LateEvents | None:
         """Those that were never counted, and those that were not in windows that were open then."""
         new, firsts, lasts, ends = 0, list[int](), list[int](), set[int]()
         windows = self._build.ends
@@ -93,6 +93,7 @@ class LateCorrections:
             if before.events and self._build.closes:
                 at = self._kafka.offsets_at(source.topic, len(end), max(0, before.open_ms - SLACK_MS) / 1000)
                 begin = {p: min(counted[p], at[p]) for p in end}
+            begin = {p: max(begin[p], kept.begin[source.topic][p]) for p in end}
             if all(begin[p] >= end[p] for p in end):
                 continue
             is_new = " OR ".join(f"(`partition` = {p:d} AND `offset` >= {offset:d})" for p, offset in counted.items())
@@ -170,7 +171,7 @@ class LateCorrections:
 
     def _of_pairs(self, before: Corrected, late: Reach, read: Reach, kept: KeptEvents) -> Iterator[Correction]:
         """Of filters and joins: a late event takes no result away. A filter needs the late events alone."""
-        batch_views(self._spark, self._build, self._options, kept.begin, kept.begin)
+        batch_views(self._spark, self._build, self._options, kept.begin, kept.begin)  # to look at the plan
         since_ms, begin = 0, dict(kept.begin)
         if not remembers(timed_rows(self._spark, self._build)):
             begin = {

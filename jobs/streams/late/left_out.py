@@ -43,12 +43,20 @@ def newest_left_out(kafka: Kafka, batches: str, build: StreamBuild) -> LeftOut:
 
 
 def late_slices(
-    spark: SparkSession, build: StreamBuild, options: Mapping[str, str], before: LeftOut, read: Mapping[str, Offsets]
+    spark: SparkSession,
+    kafka: Kafka,
+    build: StreamBuild,
+    options: Mapping[str, str],
+    before: LeftOut,
+    read: Mapping[str, Offsets],
 ) -> Iterator[tuple[LeftOut, list[tuple[bytes, bytes]]]]:
-    """Up to `read`, a slice at a time: how far that is, and the records of its late events: (place, what is known)."""
+    """Up to `read`, a slice at a time: how far that is, and the records of its late events: (place, what is known). Of
+    events that are gone, nothing can be told.
+    """
     for name, source in build.events.items():
         topic, end = source.topic, read.get(source.topic, {})
-        at = {p: before.read.get(topic, {}).get(p, 0) for p in end}
+        first = kafka.beginnings(topic, len(end))
+        at = {p: max(first[p], before.read.get(topic, {}).get(p, 0)) for p in end}
         while any(at[p] < offset for p, offset in end.items()):
             to = {p: min(offset, at[p] + MOST_OFFSETS) for p, offset in end.items()}
             found = left_out(spark, source, options, at, to).toArrow().to_pylist()

@@ -33,7 +33,8 @@ class PublishedBatch:
     `checkpoint`: the id of the checkpoint that it was computed with. `ends`: where the stream's log had come to: the
     documents before it are those of all windows that end at or before `closed_ms`, of the events up to `read`.
     `reached_ms`: the greatest `closed_ms` that there ever was. While a lost checkpoint is computed again it is greater,
-    and what is published is only what differs.
+    and what is published is only what differs. `begin_ms`: where that was begun after events were gone, windows that
+    began before then are left as they are.
     """
 
     checkpoint: str
@@ -42,6 +43,7 @@ class PublishedBatch:
     closed_ms: int
     ends: Offsets
     reached_ms: int
+    begin_ms: int = 0
 
     @property
     def is_refill(self) -> bool:
@@ -55,8 +57,9 @@ class PublishedBatch:
     def from_text(cls, text: bytes) -> PublishedBatch:
         """Raises ValueError, KeyError or TypeError for what is none."""
         data = json.loads(text)
-        closed, reached = int(data["closed_ms"]), int(data["reached_ms"])
-        return cls(data["checkpoint"], int(data["batch"]), read_places(data), closed, _numbers(data["ends"]), reached)
+        numbers = (int(data[name]) for name in ("reached_ms", "begin_ms"))
+        closed, ends = int(data["closed_ms"]), _numbers(data["ends"])
+        return cls(data["checkpoint"], int(data["batch"]), read_places(data), closed, ends, *numbers)
 
 
 def _texts(offsets: Offsets) -> dict[str, int]:

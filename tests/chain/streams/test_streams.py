@@ -323,7 +323,7 @@ def test_a_lost_checkpoint_is_computed_again_and_only_differences_are_published(
     assert pipeline.here("verify", "trends", "page_views", "live-cache", seconds=180).code == 0
 
 
-def test_events_that_are_gone_bound_the_proof_and_what_is_built_anew(pipeline: Pipeline) -> None:
+def test_events_that_are_gone_bound_the_proof_and_what_is_computed_again(pipeline: Pipeline) -> None:
     topic = f"{pipeline.name}.clicks"
     found = _records(pipeline.endpoints.kafka, topic)
     admin = AdminClient({"bootstrap.servers": pipeline.endpoints.kafka})
@@ -335,11 +335,25 @@ def test_events_that_are_gone_bound_the_proof_and_what_is_built_anew(pipeline: P
     assert done.code == 0, done.out
     assert "cannot be compared, since their events are gone" in done.err
     before = shown(stores(pipeline)["trends"])
+    assert [job for job in pipeline.jobs() if job.running][-1].stop() == 0
+    shutil.rmtree(stack_home() / "rows" / pipeline.name / "page_views-1.checkpoint")
+    clicks = Clicks(pipeline, SEED + 3)
+    clicks.write(100)
+    job = pipeline.run()
+    now = datetime.now(UTC).isoformat()
+    done = pipeline.here("wait", "--closed", now, "page_views", "--timeout", "120", seconds=150)
+    assert done.code == 0, f"{done.err}\n{job.output()}"
+    assert "stay as they were published" in job.output()
+    pipeline.wait("trends")
+    more = shown(stores(pipeline)["trends"])
+    assert {key: more.get(key) for key in before} == before
+    assert len(more) > len(before)
+    assert pipeline.here("verify", "trends", "page_views", seconds=180).code == 0
     rebuilt = pipeline.here("rebuild", "page_views")
     assert (rebuilt.code, rebuilt.out.split(";")[0]) == (0, "page_views: build 2 is begun")
     until("readers to see it", partial(_sees, pipeline, 2), 120)
     pipeline.wait("trends")
-    after = shown(stores(pipeline)["trends"])
+    before, after = more, shown(stores(pipeline)["trends"])
     assert 0 < len(after) < len(before)
     assert {key: before[key] for key in after if key in before} == {key: after[key] for key in after if key in before}
     assert pipeline.here("verify", "trends", seconds=180).code == 0

@@ -75,7 +75,9 @@ class CorrectedQuery(Tried):
         publisher, newest = self.publisher, self.publisher.newest
         if newest is None:
             return 0
-        for known, records in late_slices(self._spark, self.build, self._options, publisher.left_out, newest.read):
+        for known, records in late_slices(
+            self._spark, self._kafka, self.build, self._options, publisher.left_out, newest.read
+        ):
             publisher.leave_out(known, records)
         late = publisher.left_out.read
         found = self.corrections.find(publisher.corrected, late, newest.read, newest.closed_ms)

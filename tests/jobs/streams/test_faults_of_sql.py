@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jobs.streams.worker import sql_fault
+from jobs.streams.sql.faults import sql_fault
 
 
 @pytest.mark.parametrize(

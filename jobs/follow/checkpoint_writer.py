@@ -14,7 +14,7 @@ from jobs.threads.run_in_background import run_in_background
 
 SAVE_SECONDS = 1.0
 """How often the checkpoint is written while something is applied: bounds what is repeated after a crash."""
-IDLE_SECONDS = 10.0
+IDLE_SECONDS = 30.0
 """How often it is written where nothing but the time has changed. Writing it every second was most of the work of a
 search index that writes nothing else.
 """

@@ -21,7 +21,7 @@ from jobs.streams.log.batch import PublishedBatch, newest_batch
 from jobs.streams.log.published import published
 from jobs.streams.sql.documents import results
 from jobs.streams.sql.kept_events import KeptEvents, kept_events
-from jobs.streams.sql.query import FROM, TO, batch_views, closed_batch, query_session, timed_rows
+from jobs.streams.sql.query import FROM, TO, batch_views, closed_batch, only, query_session, timed_rows
 
 _PAGE = 5_000
 
@@ -104,7 +104,7 @@ class StreamMoment:
             batch_views(session, build, options, kept.begin, read, corrected.read)
             rows = timed_rows(session, build)
             until = f"{TO} <= {after_ms:d} AND {FROM} >= {kept.begin_ms:d}"
-            compute(rows.where(until) if build.closes else rows)
+            compute(only(rows, build, until) if build.closes else rows)
         return found
 
     def _beyond_proof(self, begin_ms: int) -> dict[str, str]:

@@ -17,7 +17,7 @@ from jobs.streams.late.corrected import Corrected, Correction
 from jobs.streams.log.published import Kept, published
 from jobs.streams.sql.documents import Result, results
 from jobs.streams.sql.kept_events import KeptEvents, kept_events
-from jobs.streams.sql.query import FROM, TO, batch_views, late_moments, query_session, remembers, timed_rows
+from jobs.streams.sql.query import FROM, TO, batch_views, late_moments, only, query_session, remembers, timed_rows
 
 SLACK_MS = 5_000
 """A broker may have stamped a record so much earlier than one before it."""
@@ -201,7 +201,7 @@ class LateCorrections:
     ) -> list[Result]:
         end = {topic: {p: max(o, begin[topic][p]) for p, o in read[topic].items()} for topic in begin}
         batch_views(self._spark, self._build, self._options, begin, end, late, during)
-        rows = timed_rows(self._spark, self._build).where(where).toArrow()
+        rows = only(timed_rows(self._spark, self._build), self._build, where).toArrow()
         return list(results(self._build.stream, rows, self._build.table.key))
 
     def _held(self, since_ms: int) -> dict[str, Kept]:

@@ -73,10 +73,14 @@ _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("collect_set",), f"{_ORDER}; put it within sort_array"),
     **dict.fromkeys(("stddev", "stddev_pop", "stddev_samp", "std", "variance", "var_pop", "var_samp"), f"{_ORDER}"),
     **dict.fromkeys(("corr", "covar_pop", "covar_samp", "skewness", "kurtosis", "regr_slope", "regr_r2"), f"{_ORDER}"),
+    "limit": f"{_ORDER}; use HAVING, or a key that holds what you want",
+    "tablesample": _CHANCE,
     "watermark": "what is late is said by `lateness` of the events",
 }
-_BARE = ("current_timestamp", "current_date", "localtimestamp", "watermark", "double", "float", "real")
+_BARE = ("current_timestamp", "current_date", "localtimestamp", "watermark", "double", "float", "real", "tablesample")
 """Those that are written without brackets, too."""
+_NUMBERED = ("limit",)
+"""Those that a number follows: a column may have such a name."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +197,7 @@ def refused(sql: str) -> Iterator[str]:
         if name == "collect_set" and number > 1 and words[number - 2].text.lower() == "sort_array":
             continue
         called = name in _BARE or (after is not None and after.text == "(")
+        called = called or (name in _NUMBERED and after is not None and after.text.isdigit())
         if name in _REFUSED and called and not word.quoted:
             yield f"{_place(sql, word.start)}: `{word.text}` gives {_REFUSED[name]}"
 

@@ -18,7 +18,7 @@ from pyspark.sql.functions import col, count, expr, when
 from pyspark.sql.streaming.query import StreamingQuery
 
 from driftless.errors import SourceError
-from driftless.facts.streams import CHANGES, FINAL, WINDOW, EventSource, StreamBuild
+from driftless.facts.streams import CHANGES, FINAL, SESSION, WINDOW, EventSource, StreamBuild
 from driftless.kafka.client import Offsets
 from driftless.where.words import spark_words
 from jobs.decode.spark_sql import literal, quote
@@ -31,6 +31,10 @@ TICK = "_tick"
 BARRIER = f"{TICK} IS NULL OR spark_partition_id() < 0"
 """Takes ticks out above the watermark. No rule of Spark's moves a filter past it: one that did would take ticks out
 before the watermark has seen them, and no window of an idle source would ever close."""
+UNMOVED = "spark_partition_id() < 0"
+"""With OR, keeps a condition on sessions where it stands. Spark 4.2 moves one on `session_window` below the merging of
+sessions, and then asks it of each event as if that were a session of its own.
+"""
 MOST_OFFSETS = 200_000
 """Offsets of each topic in one batch: bounds its memory."""
 MODES = {FINAL: "append", CHANGES: "update"}
@@ -57,25 +61,29 @@ def query_session(spark: SparkSession) -> SparkSession:
 
 def timed_sql(sql: str, closes: str) -> str:
     """The query with two columns more, in milliseconds: FROM, before which no event can be that changes the result, and
-    TO, the end of its window. A session can be longer than it seems by at most its gap, and so by what it lasts. The
-    query is as it is where nothing closes.
+    TO, the end of its window. A session can be longer than it seems by at most its gap, and so by what it lasts. HAVING
+    is asked of whole sessions. The query is as it is where nothing closes.
 
     Raises ValueError, with a text for the operator, where it has no one outermost SELECT.
     """
     if not closes:
         return sql
-    depth, places = 0, []
+    depth, places, conditions = 0, [], []
     for word in spark_words(sql):
         if word.text in "()" and not word.quoted:
             depth += 1 if word.text == "(" else -1
         elif depth == 0 and word.text.lower() == "select" and not word.quoted:
             places.append(word.start + len(word.text))
+        elif depth == 0 and word.text.lower() == "having" and not word.quoted:
+            conditions.append(word.start + len(word.text))
         elif depth == 0 and word.text.lower() in ("union", "except", "intersect", "minus") and not word.quoted:
             raise ValueError(f"several queries with {word.text.upper()} at the outside: make a stream of each")
     if len(places) != 1:
         raise ValueError("it must be one query, which begins with SELECT, or WITH and SELECT")
     begin, end = f"unix_millis({closes}.start)", f"unix_millis({closes}.end)"
     first = begin if closes == WINDOW else f"2 * {begin} - {end}"
+    if closes == SESSION and conditions:
+        sql = f"{sql[: conditions[-1]]} {UNMOVED} OR ({sql[conditions[-1] :]}\n)"
     return f"{sql[: places[0]]} {first} AS {FROM}, {end} AS {TO}, {sql[places[0] :].lstrip()}"
 
 
@@ -84,7 +92,12 @@ def timed_rows(spark: SparkSession, build: StreamBuild) -> DataFrame:
     of which the log has all events.
     """
     rows = spark.sql(timed_sql(build.sql, build.closes))
-    return rows.where(f"{FROM} >= {build.begin_ms:d}") if build.closes else rows
+    return only(rows, build, f"{FROM} >= {build.begin_ms:d}") if build.closes else rows
+
+
+def only(rows: DataFrame, build: StreamBuild, where: str) -> DataFrame:
+    """Those rows of results for which a condition on FROM and TO holds."""
+    return rows.where(f"{UNMOVED} OR ({where})" if build.closes == SESSION else where)
 
 
 def start(
@@ -225,8 +238,8 @@ def closed_batch(
     rows = timed_rows(spark, build)
     if not build.closes:
         return rows
-    rows = rows.where(f"{FROM} >= {begin_ms:d} AND {TO} > {after_ms:d}")
-    return rows if build.emit == CHANGES else rows.where(f"{TO} <= {closed_ms:d}")
+    where = f"{FROM} >= {begin_ms:d} AND {TO} > {after_ms:d}"
+    return only(rows, build, where if build.emit == CHANGES else f"{where} AND {TO} <= {closed_ms:d}")
 
 
 def left_out(

@@ -73,6 +73,11 @@ def test_hopping_windows_and_subqueries_are_taken(spark: SparkSession, tmp_path:
         (f"{START}, first(id) AS f {GROUPED}", "line 1, column 38 of the SQL: `first` gives another answer in another"),
         (f"{START}, collect_set(id) AS f {GROUPED}", "`collect_set` gives another answer in another order"),
         (f"{START}, sum(CAST(id AS DOUBLE)) AS f {GROUPED}", "`DOUBLE` gives another answer in another order"),
+        (f"{START} {GROUPED} LIMIT 10", "`LIMIT` gives another answer in another order"),
+        (
+            "SELECT at AS minute, page FROM clicks TABLESAMPLE (5 PERCENT)",
+            "`TABLESAMPLE` gives another answer each time",
+        ),
         (f"{START}, stddev(id) AS f {GROUPED}", "`stddev` gives another answer in another order"),
         (
             f"{START}, pag {GROUPED}",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from driftless.errors import Fenced, SourceError
-from driftless.kafka.client import TIMEOUT, Kafka, Offsets, Setting, Topic, produce
+from driftless.kafka.client import TIMEOUT, Kafka, Setting, Topic, produce
 from driftless.kafka.errors import is_fencing, kafka_error
 from driftless.kafka.topic_settings import MAX_MESSAGE_BYTES, log_settings
 
@@ -18,10 +18,6 @@ Record = tuple[bytes, bytes | None, list[tuple[str, bytes]]]
 
 Beside = tuple[str, bytes, bytes]
 """Topic, key, value."""
-
-
-def _nothing(_: Offsets) -> Iterable[Beside]:
-    return ()
 
 
 def create_log(
@@ -63,26 +59,14 @@ class LogWriter:
         with self._explained():
             self._producer = kafka.fencing_producer(id_, **settings)
 
-    def write(self, records: Iterable[Record], beside: Callable[[Offsets], Iterable[Beside]] = _nothing) -> None:
-        """Write these records in one transaction. `beside`: what is written to other topics in the same, made of where
-        the records have come to: partition -> the offset behind the last of them.
-        """
-        ends: Offsets = {}
-
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            p, offset = message.partition(), message.offset()
-            if error is None and p is not None and offset is not None:
-                ends[p] = max(ends.get(p, 0), offset + 1)
-
-        more = {} if beside is _nothing else {"on_delivery": delivered}
+    def write(self, records: Iterable[Record], beside: Iterable[Beside] = ()) -> None:
+        """Write these records in one transaction. `beside`: what is written to other topics in the same."""
         with self._explained():
             self._producer.begin_transaction()
             for key, value, headers in records:
-                produce(self._producer, self._topic, key, value, headers=headers, **more)
-            if beside is not _nothing:
-                self._producer.flush(TIMEOUT)  # one that was not delivered fails the commit
-                for topic, name, text in beside(ends):
-                    produce(self._producer, topic, name, text)
+                produce(self._producer, self._topic, key, value, headers=headers)
+            for topic, name, text in beside:
+                produce(self._producer, topic, name, text)
             self._producer.commit_transaction(TIMEOUT)
 
     def written(self) -> Iterator[Message]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from driftless import names
 from driftless.facts.streams import StreamBuild
-from driftless.kafka.client import Kafka, Offsets
+from driftless.kafka.client import Kafka
 from driftless.kafka.log_writer import LogWriter, Record
 from jobs.streams.late.corrected import CORRECTED_KEY, Corrected, Correction, newest_corrected
 from jobs.streams.late.left_out import LATE_KEY, LeftOut, newest_left_out
@@ -53,27 +53,17 @@ class StreamPublisher:
         self, checkpoint: str, batch: int, planned: PlannedBatch, writes: Iterable[Result], begin_ms: int = 0
     ) -> None:
         """A batch's documents, and that it was published. `begin_ms`: windows from before then are not computed."""
-        before = self.newest
-        reached = max(planned.closed_ms, before.reached_ms if before else 0)
-        ends: Offsets = dict(before.ends) if before else {}
-
-        def said(after: Offsets) -> list[tuple[str, bytes, bytes]]:
-            ends.update(after)
-            self.newest = PublishedBatch(checkpoint, batch, planned.read, planned.closed_ms, ends, reached, begin_ms)
-            return [(self._batches, BATCH_KEY, self.newest.to_text())]
-
+        reached = max(planned.closed_ms, self.newest.reached_ms if self.newest else 0)
+        newest = PublishedBatch(checkpoint, batch, planned.read, planned.closed_ms, reached, begin_ms)
         with self._lock:
-            try:
-                self._log.write(self._records(writes, planned.closed_ms), said)
-            except BaseException:
-                self.newest = before
-                raise
+            self._log.write(self._records(writes, planned.closed_ms), [(self._batches, BATCH_KEY, newest.to_text())])
+            self.newest = newest
 
     def leave_out(self, known: LeftOut, records: Iterable[tuple[bytes, bytes]]) -> None:
         """Events that are left out, and how far that has been looked for, in one transaction."""
         said = [(self._late, key, value) for key, value in records]
         with self._lock:
-            self._log.write([], lambda _: [*said, (self._batches, LATE_KEY, known.to_text())])
+            self._log.write([], [*said, (self._batches, LATE_KEY, known.to_text())])
             self.left_out = known
 
     def correct(self, corrections: Iterable[Correction], corrected: Corrected) -> None:
@@ -81,7 +71,7 @@ class StreamPublisher:
         closed = str(corrected.closed_ms).encode()
         records = (self._correction(each, closed) for each in corrections)
         with self._lock:
-            self._log.write(records, lambda _: [(self._batches, CORRECTED_KEY, corrected.to_text())])
+            self._log.write(records, [(self._batches, CORRECTED_KEY, corrected.to_text())])
             self.corrected = corrected
 
     def _correction(self, each: Correction, closed: bytes) -> Record:
@@ -92,7 +82,7 @@ class StreamPublisher:
     def tick(self, moment_ms: int) -> None:
         """Tell the query that it has read every event that was received before this moment."""
         with self._lock:
-            self._log.write([], lambda _: [(self._ticks, _TICK_KEY, str(moment_ms).encode())])
+            self._log.write([], [(self._ticks, _TICK_KEY, str(moment_ms).encode())])
 
     def _records(self, writes: Iterable[Result], closed_ms: int) -> Iterable[Record]:
         headers = [("closed", str(closed_ms).encode()), ("gen", self._number)]

@@ -30,18 +30,16 @@ class PlannedBatch:
 class PublishedBatch:
     """The newest batch that was published, in one transaction with its documents.
 
-    `checkpoint`: the id of the checkpoint that it was computed with. `ends`: where the stream's log had come to: the
-    documents before it are those of all windows that end at or before `closed_ms`, of the events up to `read`.
-    `reached_ms`: the greatest `closed_ms` that there ever was. While a lost checkpoint is computed again it is greater,
-    and what is published is only what differs. `begin_ms`: where that was begun after events were gone, windows that
-    began before then are left as they are.
+    `checkpoint`: the id of the checkpoint that it was computed with. With it, the documents of all windows that end at
+    or before `closed_ms` are in the stream's log, made of the events up to `read`. `reached_ms`: the greatest
+    `closed_ms` that there ever was. While a lost checkpoint is computed again it is greater, and what is published is
+    only what differs. `begin_ms`: where that was begun after events were gone, windows from before then are left alone.
     """
 
     checkpoint: str
     batch: int
     read: Mapping[str, Offsets]
     closed_ms: int
-    ends: Offsets
     reached_ms: int
     begin_ms: int = 0
 
@@ -51,33 +49,28 @@ class PublishedBatch:
         return self.closed_ms < self.reached_ms
 
     def to_text(self) -> bytes:
-        return written({**vars(self), "read": places(self.read), "ends": _texts(self.ends)})
+        return written({**vars(self), "read": places(self.read)})
 
     @classmethod
     def from_text(cls, text: bytes) -> PublishedBatch:
         """Raises ValueError, KeyError or TypeError for what is none."""
         data = json.loads(text)
-        numbers = (int(data[name]) for name in ("reached_ms", "begin_ms"))
-        closed, ends = int(data["closed_ms"]), _numbers(data["ends"])
-        return cls(data["checkpoint"], int(data["batch"]), read_places(data), closed, ends, *numbers)
-
-
-def _texts(offsets: Offsets) -> dict[str, int]:
-    return {str(p): offset for p, offset in offsets.items()}
-
-
-def _numbers(offsets: Mapping[str, Any]) -> Offsets:
-    return {int(p): int(offset) for p, offset in offsets.items()}
+        numbers = (int(data[name]) for name in ("closed_ms", "reached_ms", "begin_ms"))
+        return cls(data["checkpoint"], int(data["batch"]), read_places(data), *numbers)
 
 
 def places(reach: Mapping[str, Offsets]) -> dict[str, dict[str, int]]:
     """Topic -> partition -> offset, for JSON."""
-    return {topic: _texts(offsets) for topic, offsets in reach.items()}
+    return {topic: {str(p): offset for p, offset in offsets.items()} for topic, offsets in reach.items()}
 
 
 def read_places(data: Mapping[str, Any]) -> dict[str, Offsets]:
     """The `read` of such a record. Raises KeyError, ValueError, TypeError or AttributeError where it has none."""
     return {topic: _numbers(offsets) for topic, offsets in data["read"].items()}
+
+
+def _numbers(offsets: Mapping[str, Any]) -> Offsets:
+    return {int(p): int(offset) for p, offset in offsets.items()}
 
 
 def written(fields: Mapping[str, object]) -> bytes:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 
@@ -16,8 +15,7 @@ from driftless.errors import SourceError
 from jobs.streams.sql.query import FROM, TO
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """A document with its key. `begin`, `end`: of its window, in milliseconds; None where nothing closes."""
 
     key: str
@@ -32,40 +30,56 @@ def results(stream: str, rows: pa.Table, key: Sequence[str]) -> Iterator[Result]
     The key is as that of a row: one column's text, or a JSON array of several columns.
     """
     begins, ends = (rows[c].to_pylist() if c in rows.column_names else [None] * rows.num_rows for c in (FROM, TO))
-    columns = [(name, rows[name].to_pylist()) for name in rows.column_names if name not in (FROM, TO)]
-    keys = [[name for name, _ in columns].index(name) for name in key]
+    columns = {name: rows[name] for name in rows.column_names if name not in (FROM, TO)}
+    texts = {name: _texts(column) for name, column in columns.items()}
+    if any("null" in texts[name] for name in key):
+        raise SourceError(
+            f"the stream {stream} has a result of which {_named(key)} is null",
+            hint="leave such rows out in its SQL, or give it another `key`",
+        )
+    if len(key) == 1:
+        keys = _plain(columns[key[0]], texts[key[0]])
+    else:
+        keys = [f"[{','.join(parts)}]" for parts in zip(*(texts[name] for name in key), strict=True)]
+    # A sign of its own is doubled: this is filled in below.
+    shape = (
+        "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:".replace("%", "%%") + "%s" for name in columns) + "}"
+    )
     found: dict[str, Result] = {}
-    for begin, end, *values in zip(begins, ends, *(values for _, values in columns), strict=True):
-        names = [values[place] for place in keys]
-        if any(name is None for name in names):
-            raise SourceError(
-                f"the stream {stream} has a result of which {_named(key)} is null",
-                hint="leave such rows out in its SQL, or give it another `key`",
-            )
-        name = _text(names[0]) if len(names) == 1 else json.dumps([_json(n) for n in names], **_COMPACT)
+    for name, begin, end, *parts in zip(keys, begins, ends, *texts.values(), strict=True):
         if name in found:
             raise SourceError(
                 f"the stream {stream} has two results of one key: {_named(key)} do not tell them apart",
                 hint="its `key` must hold every column that its SQL groups by",
             )
-        parts = [
-            f"{json.dumps(c, ensure_ascii=False)}:{_write(value)}"
-            for (c, _), value in zip(columns, values, strict=True)
-        ]
-        found[name] = Result(name, "{" + ",".join(parts) + "}", begin, end)
+        found[name] = Result(name, shape % tuple(parts), begin, end)
     yield from (found[name] for name in sorted(found))
-
-
-_COMPACT: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":")}
 
 
 def _named(key: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in key)
 
 
-def _text(value: object) -> str:
-    written = _json(value)
-    return written if isinstance(written, str) else json.dumps(written)
+def _texts(column: pa.ChunkedArray[Any]) -> list[str]:
+    """Each value as JSON. What is alike, as the begin of a window, is written once."""
+    if pa.types.is_integer(column.type):
+        return ["null" if value is None else str(value) for value in column.to_pylist()]
+    if pa.types.is_string(column.type) or pa.types.is_temporal(column.type):
+        encoded: Any = column.combine_chunks().dictionary_encode()
+        written = pa.array([_write(value) for value in encoded.dictionary.to_pylist()], pa.string())
+        return _strings(written.take(encoded.indices).fill_null("null"))
+    return [_write(value) for value in column.to_pylist()]
+
+
+def _plain(column: pa.ChunkedArray[Any], texts: list[str]) -> list[str]:
+    """The texts of a column without the quotes of JSON."""
+    if pa.types.is_string(column.type):
+        return _strings(column)
+    return [text[1:-1] for text in texts] if pa.types.is_temporal(column.type) else texts
+
+
+def _strings(column: Any) -> list[str]:
+    return cast(list[str], column.to_pylist())
 
 
 def _json(value: object) -> Any:
@@ -90,4 +104,4 @@ def _write(value: object) -> str:
             return format(value, "f")
         case dict() | list():
             return exact.write(_json(value))
-    return json.dumps(_json(value), **_COMPACT)
+    return json.dumps(_json(value), ensure_ascii=False)

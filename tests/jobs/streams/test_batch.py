@@ -11,7 +11,7 @@ from driftless.errors import SourceError
 from jobs.streams.log.batch import PublishedBatch, QueryCheckpoint
 
 READ = {"clicks": {0: 5, 1: 2}, "ticks": {0: 1}}
-PUBLISHED = PublishedBatch("abc", 7, READ, 1_000, {0: 4}, 1_000)
+PUBLISHED = PublishedBatch("abc", 7, READ, 1_000, 1_000, 500)
 
 
 def checkpoint(folder: Path, planned: int, committed: int) -> QueryCheckpoint:

@@ -1,0 +1,76 @@
+"""Each example of docs/streams.md: `check` takes its SQL, which gives of the page's events the documents it says."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from driftless.config.models import Config
+from driftless.facts.streams import AnalysedStream, EventSource, StreamBuild
+from jobs.streams.sql.analysis import analyse
+from jobs.streams.sql.documents import results
+from jobs.streams.sql.event_rows import REASON, event_rows_sql
+from jobs.streams.sql.query import query_session, timed_rows
+from tests.docs.test_docs import blocks
+from tests.driftless.config.test_config import GOOD, load_text
+from tests.support.files import ROOT
+
+PAGE = ROOT / "docs" / "streams.md"
+ALL = blocks(PAGE)
+EXAMPLES = [(block, after) for block, after in pairwise(ALL) if block.kind == "sql"]
+DECLARED = next(block.text for block in ALL if block.kind == "yaml" and "searches" in block.text)
+DAY = "2026-03-01"
+
+
+def _config(folder: Path, sql: str, key: list[str]) -> Config:
+    return load_text(folder, GOOD + DECLARED + f"streams:\n  s: {json.dumps({'sql': sql, 'key': key})}\n")
+
+
+def _views(spark: SparkSession, config: Config) -> dict[str, list[str]]:
+    """The page's events as views. Why the others are left out."""
+    lines = [line.split(maxsplit=2) for line in next(b.text for b in ALL if b.kind == "events").splitlines()]
+    reasons: dict[str, list[str]] = {}
+    for name, events in config.events.items():
+        source = EventSource("", "", {}, events.columns, events.time.event, None, events.lateness_ms)
+        records = [(value.encode(), f"{DAY} {received}Z") for each, received, value in lines if each == name]
+        rows = spark.createDataFrame(records, "value binary, received string")
+        rows = rows.selectExpr("value", "CAST(received AS TIMESTAMP) AS timestamp")
+        for step in event_rows_sql(source):
+            rows = rows.selectExpr(*step)
+        reasons[name] = [row[REASON] for row in rows.where(f"{REASON} IS NOT NULL").collect()]
+        rows.where(f"{REASON} IS NULL").drop(REASON).createOrReplaceTempView(name)
+    return reasons
+
+
+@pytest.mark.parametrize("place", range(len(EXAMPLES)), ids=lambda place: f"line {EXAMPLES[place][0].line}")
+def test_an_example_gives_the_documents_that_it_says(spark: SparkSession, tmp_path: Path, place: int) -> None:
+    declared, said = EXAMPLES[place]
+    assert said.kind == "json"
+    wanted = json.loads(said.text)
+    key = [name for name in wanted[0] if name in ("minute", "began", "user_id", "id", "search", "click")]
+    config = _config(tmp_path, declared.text, key)
+    analysed = analyse(spark, config, "s")
+    assert isinstance(analysed, AnalysedStream), analysed
+    session = query_session(spark)
+    _views(session, config)
+    build = StreamBuild("s", 1, declared.text, {}, analysed.table, "", 1, closes=analysed.closes)
+    found = results("s", timed_rows(session, build).toArrow(), key)
+    assert sorted((json.loads(each.document) for each in found), key=str) == sorted(wanted, key=str)
+
+
+def test_check_takes_the_first_example(spark: SparkSession, tmp_path: Path) -> None:
+    text = next(block.text for block in ALL if block.kind == "yaml").partition("followers:")[0]
+    analysed = analyse(spark, load_text(tmp_path, GOOD + text), "page_minute")
+    assert isinstance(analysed, AnalysedStream)
+    assert (analysed.events, analysed.closes) == (("clicks",), "window")
+
+
+def test_what_the_page_says_is_left_out_is(spark: SparkSession, tmp_path: Path) -> None:
+    assert _views(query_session(spark), _config(tmp_path, "SELECT 1", ["a"])) == {
+        "clicks": ["late", "invalid"],
+        "searches": [],
+    }

@@ -28,6 +28,7 @@ CLAIMS = (
     "growth_views",
     "verify",
     "streams",
+    "stream_latency",
 )
 _out = Console(highlight=False)
 

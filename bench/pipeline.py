@@ -130,8 +130,10 @@ class Pipeline:
         tables: Iterable[Table] = (TABLE,),
         captured: Iterable[str] = (),
         views: Mapping[str, Any] | None = None,
+        over: Mapping[str, Any] | None = None,
         dsn: str | None = None,
     ) -> None:
+        """`over`: sections of sync.yaml besides, such as `streams`."""
         endpoints = stack.endpoints()
         assert endpoints is not None, "the stack was never started"
         self.endpoints = endpoints
@@ -140,9 +142,8 @@ class Pipeline:
         self.tables = {table.full_name: table for table in tables}
         self.redis = endpoints.redis.rsplit("/", 1)[0] + f"/{REDIS_DATABASE}"
         self.sync = folder / "sync.yaml"
-        self.sync.write_text(
-            json.dumps(self._sync(dsn or endpoints.postgres, captured or self.tables, views, followers), indent=2)
-        )
+        written = self._sync(dsn or endpoints.postgres, captured or self.tables, views, followers)
+        self.sync.write_text(json.dumps({**written, **(over or {})}, indent=2))
         self.config: Config = load(self.sync, {kind: sinks.config_model(kind) for kind in sinks.kinds()})
         self.kafka = Kafka(self.config.kafka)
         self.control = Control(self.kafka, self.name)

@@ -78,8 +78,8 @@ class Corrector:
     def _correct(self) -> None:
         publisher, progress = self._publisher, self._progress
         closed_ms, late, before = progress.closed_ms, publisher.left_out, publisher.corrected
-        newest = publisher.newest  # after them: it has read what they tell of
-        if newest is None or newest.is_refill or closed_ms < before.closed_ms:
+        newest = publisher.newest  # after them: it has read what they tell of, unless it is computed again
+        if newest is None or newest.is_refill or not newest.has_read(late.read) or closed_ms < before.closed_ms:
             return
         if late.late == before.events and not (self._waits and before.events and closed_ms > before.closed_ms):
             return

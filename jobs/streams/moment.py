@@ -142,7 +142,7 @@ def stream_moment(
     kafka.decided_ends(batches, 1)
     corrected = newest_corrected(kafka, batches, build)  # first: the batch has read what it counts
     batch = newest_batch(kafka, batches)
-    if batch is not None and batch.is_refill:
+    if batch is not None and (batch.is_refill or (corrected.events and not batch.has_read(corrected.read))):
         raise SourceError(
             f"the stream {build.stream} is being computed again, since its checkpoint was lost",
             hint="verify it when `driftless status` shows it as closed to about now",

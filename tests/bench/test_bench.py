@@ -26,6 +26,8 @@ FIGURES = {
     "idle": 4,
     "growth_views": 3,
     "verify": 12,
+    "streams": 3,
+    "stream_latency": 4,
 }
 
 

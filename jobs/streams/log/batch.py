@@ -48,6 +48,10 @@ class PublishedBatch:
         """Whether windows that were published before are being computed again."""
         return self.closed_ms < self.reached_ms
 
+    def has_read(self, reach: Mapping[str, Offsets]) -> bool:
+        """Whether it was made of all events up to these places."""
+        return all(self.read.get(t, {}).get(p, 0) >= offset for t, some in reach.items() for p, offset in some.items())
+
     def to_text(self) -> bytes:
         return written({**vars(self), "read": places(self.read)})
 

@@ -70,3 +70,18 @@ def test_one_without_a_published_batch_must_have_finished_none(tmp_path: Path) -
     assert QueryCheckpoint(tmp_path / "none").continues(None)
     assert checkpoint(tmp_path, 0, -1).continues(None)
     assert not QueryCheckpoint(tmp_path).continues(PUBLISHED)
+
+
+@pytest.mark.parametrize(
+    ("reach", "read"),
+    [
+        ({}, True),
+        ({"clicks": {0: 5, 1: 2}}, True),
+        ({"clicks": {0: 6, 1: 0}}, False),
+        ({"clicks": {2: 1}}, False),
+        ({"views": {0: 1}}, False),
+        ({"views": {0: 0}}, True),
+    ],
+)
+def test_it_is_known_what_a_batch_had_read(reach: dict[str, dict[int, int]], read: bool) -> None:
+    assert PUBLISHED.has_read(reach) is read

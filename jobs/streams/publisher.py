@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from driftless import names
 from driftless.facts.streams import StreamBuild
@@ -32,6 +33,7 @@ class StreamPublisher:
         self._late = names.late_topic(pipeline, build.stream, build.number)
         self._batches = names.batches_topic(pipeline, build.stream, build.number)
         self._number = str(build.number).encode()
+        self._topics = build.topics
         self._lock = threading.Lock()
         self.newest = newest_batch(kafka, self._batches)
         """What was published last; None where nothing was."""
@@ -53,8 +55,13 @@ class StreamPublisher:
         self, checkpoint: str, batch: int, planned: PlannedBatch, writes: Iterable[Result], begin_ms: int = 0
     ) -> None:
         """A batch's documents, and that it was published. `begin_ms`: windows from before then are not computed."""
-        reached = max(planned.closed_ms, self.newest.reached_ms if self.newest else 0)
+        before = self.newest
+        reached = max(planned.closed_ms, before.reached_ms if before else 0)
         newest = PublishedBatch(checkpoint, batch, planned.read, planned.closed_ms, reached, begin_ms)
+        if before is not None:
+            again = before.again if before.checkpoint == checkpoint or before.again else before.read
+            again = {topic: offsets for topic, offsets in again.items() if topic in self._topics}
+            newest = newest if newest.has_read(again) else replace(newest, again=again)
         with self._lock:
             self._log.write(self._records(writes, planned.closed_ms), [(self._batches, BATCH_KEY, newest.to_text())])
             self.newest = newest

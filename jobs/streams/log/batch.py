@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +34,7 @@ class PublishedBatch:
     or before `closed_ms` are in the stream's log, made of the events up to `read`. `reached_ms`: the greatest
     `closed_ms` that there ever was. While a lost checkpoint is computed again it is greater, and what is published is
     only what differs. `begin_ms`: where that was begun after events were gone, windows from before then are left alone.
+    `again`: up to where events had been read before, where that lies beyond `read`.
     """
 
     checkpoint: str
@@ -42,25 +43,27 @@ class PublishedBatch:
     closed_ms: int
     reached_ms: int
     begin_ms: int = 0
+    again: Mapping[str, Offsets] = field(default_factory=dict)
 
     @property
     def is_refill(self) -> bool:
-        """Whether windows that were published before are being computed again."""
-        return self.closed_ms < self.reached_ms
+        """Whether what was published before is being computed again."""
+        return self.closed_ms < self.reached_ms or bool(self.again)
 
     def has_read(self, reach: Mapping[str, Offsets]) -> bool:
         """Whether it was made of all events up to these places."""
         return all(self.read.get(t, {}).get(p, 0) >= offset for t, some in reach.items() for p, offset in some.items())
 
     def to_text(self) -> bytes:
-        return written({**vars(self), "read": places(self.read)})
+        return written({**vars(self), "read": places(self.read), "again": places(self.again)})
 
     @classmethod
     def from_text(cls, text: bytes) -> PublishedBatch:
-        """Raises ValueError, KeyError or TypeError for what is none."""
+        """Raises ValueError, KeyError, TypeError or AttributeError for what is none."""
         data = json.loads(text)
-        numbers = (int(data[name]) for name in ("closed_ms", "reached_ms", "begin_ms"))
-        return cls(data["checkpoint"], int(data["batch"]), read_places(data), *numbers)
+        closed, reached, begin = (int(data.get(name, 0)) for name in ("closed_ms", "reached_ms", "begin_ms"))
+        again = read_places(data, "again") if "again" in data else {}
+        return cls(data["checkpoint"], int(data["batch"]), read_places(data), closed, reached, begin, again)
 
 
 def places(reach: Mapping[str, Offsets]) -> dict[str, dict[str, int]]:
@@ -68,9 +71,9 @@ def places(reach: Mapping[str, Offsets]) -> dict[str, dict[str, int]]:
     return {topic: {str(p): offset for p, offset in offsets.items()} for topic, offsets in reach.items()}
 
 
-def read_places(data: Mapping[str, Any]) -> dict[str, Offsets]:
-    """The `read` of such a record. Raises KeyError, ValueError, TypeError or AttributeError where it has none."""
-    return {topic: _numbers(offsets) for topic, offsets in data["read"].items()}
+def read_places(data: Mapping[str, Any], name: str = "read") -> dict[str, Offsets]:
+    """The places of such a record. Raises KeyError, ValueError, TypeError or AttributeError where it has none."""
+    return {topic: _numbers(offsets) for topic, offsets in data[name].items()}
 
 
 def _numbers(offsets: Mapping[str, Any]) -> Offsets:

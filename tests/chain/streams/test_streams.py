@@ -311,7 +311,7 @@ def test_a_lost_checkpoint_is_computed_again_and_only_differences_are_published(
     before = records(pipeline.endpoints.kafka, f"{pipeline.name}.stream.page_views.1", committed=True)
     job = [job for job in pipeline.jobs() if job.running][-1]
     assert job.stop() == 0
-    for name in ("page_views", "live"):
+    for name in ("page_views", "live", "pairs"):
         shutil.rmtree(stack_home() / "rows" / pipeline.name / f"{name}-1.checkpoint")
     clicks.write(200)
     pipeline.run()
@@ -320,7 +320,7 @@ def test_a_lost_checkpoint_is_computed_again_and_only_differences_are_published(
     new = Counter(after) - Counter(before)  # of several partitions, which have no common order
     assert len(new) > 2
     assert not {key for key, _ in before} & {key for key, _ in new}
-    assert pipeline.here("verify", "trends", "page_views", "live-cache", seconds=180).code == 0
+    assert pipeline.here("verify", "trends", "page_views", "live-cache", "pairs", seconds=180).code == 0
 
 
 def test_events_that_are_gone_bound_the_proof_and_what_is_computed_again(pipeline: Pipeline) -> None:

@@ -12,6 +12,7 @@ from jobs.streams.log.batch import PublishedBatch, QueryCheckpoint
 
 READ = {"clicks": {0: 5, 1: 2}, "ticks": {0: 1}}
 PUBLISHED = PublishedBatch("abc", 7, READ, 1_000, 1_000, 500)
+AGAIN = PublishedBatch("abc", 7, READ, 1_000, 1_000, 500, {"clicks": {0: 6}})
 
 
 def checkpoint(folder: Path, planned: int, committed: int) -> QueryCheckpoint:
@@ -32,9 +33,11 @@ def checkpoint(folder: Path, planned: int, committed: int) -> QueryCheckpoint:
 
 
 def test_what_was_published_is_read_back() -> None:
-    assert PublishedBatch.from_text(PUBLISHED.to_text()) == PUBLISHED
+    for batch in (PUBLISHED, AGAIN):
+        assert PublishedBatch.from_text(batch.to_text()) == batch
+    assert (PUBLISHED.is_refill, AGAIN.is_refill) == (False, True)
     for strange in (b"", b"{}", b"[]", b'{"checkpoint": 1, "batch": "x"}', b"null"):
-        with pytest.raises((ValueError, KeyError, TypeError)):
+        with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
             PublishedBatch.from_text(strange)
 
 

@@ -25,16 +25,13 @@ SIZE, LATENESS = 2, 1
 """Of a final window, and how long it waits for late events, in seconds."""
 _FOLLOWERS: Followers = {
     "rows": ("redis", {"view": "items"}),
-    "changes": ("redis", {"view": "total", "key": "{page}"}),
+    "changes": ("redis", {"view": "total", "key": "{page}:{began}"}),
     "final": ("redis", {"view": "windows", "key": "{page}:{began}"}),
 }
-_COUNTED = "page, count(*) AS n FROM clicks GROUP BY window(at, '{}'), page"
+_SQL = "SELECT unix_millis(window.start) AS began, page, count(*) AS n FROM clicks GROUP BY window(at, '{}'), page"
 _STREAMS = {
-    "total": {"sql": f"SELECT {_COUNTED.format('36500 days')}", "key": ["page"], "emit": "changes"},
-    "windows": {
-        "sql": f"SELECT unix_millis(window.start) AS began, {_COUNTED.format(f'{SIZE} seconds')}",
-        "key": ["page", "began"],
-    },
+    "total": {"sql": _SQL.format("36500 days"), "key": ["page", "began"], "emit": "changes"},
+    "windows": {"sql": _SQL.format(f"{SIZE} seconds"), "key": ["page", "began"]},
 }
 _PAUSE = 0.37
 """Between changes: never at the same moment of what happens every second."""
@@ -109,7 +106,9 @@ class _Clicks:
 
     def change(self) -> float:
         self._made += 1
-        return self._taken("changes:page", partial(self._write, "page"), {"page": "page", "n": self._made})
+        """The one window of this century begins in 1970."""
+        wanted = {"began": 0, "page": "page", "n": self._made}
+        return self._taken("changes:page:0", partial(self._write, "page"), wanted)
 
     def row(self) -> float:
         update = partial(self._connection.execute, "update items set n = %s where id = 1", (self._made,))

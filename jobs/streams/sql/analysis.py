@@ -39,7 +39,8 @@ from driftless.suggest import did_you_mean
 from driftless.table import Column
 from driftless.where.words import spark_words
 from jobs.decode.spark_sql import quote
-from jobs.streams.sql.query import MODES, NEVER, query_session, timed_sql
+from jobs.streams.sql.keys import left_out_of_key
+from jobs.streams.sql.query import MODES, NEVER, plan_text, query_session, timed_sql
 
 _POSTGRES = {
     BooleanType: "bool",
@@ -96,6 +97,7 @@ def analyse(spark: SparkSession, config: Config, name: str) -> AnalysedStream | 
     stream = config.streams[name]
     mistakes = [Mistake("sql", what) for what in refused(stream.sql)]
     session = query_session(spark)
+    session.conf.set("spark.sql.debug.maxToStringFields", "10000")  # of plans that are read here
     events = _named(stream.sql, config.events)
     for each in events:
         _empty_view(session, each, config.events[each])
@@ -109,6 +111,10 @@ def analyse(spark: SparkSession, config: Config, name: str) -> AnalysedStream | 
     except ValueError as exc:
         return [*mistakes, Mistake("sql", str(exc))]
     mistakes += _of_columns(stream, rows)
+    if closes and not mistakes:
+        missing = left_out_of_key(plan_text(rows, "Analyzed"), stream.key)
+        why = "is not in it, and the SQL groups by it: two results may have one key"
+        mistakes += [Mistake("key", f"`{column}` {why}") for column in missing]
     mistakes += [Mistake("sql", what) for what in _of_joins(stream.sql, closes)]
     if stream.emit == CHANGES and closes != WINDOW:
         what = "a session may be joined to another one by a later event" if closes else "each result is final at once"

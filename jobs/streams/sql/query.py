@@ -134,7 +134,7 @@ def assert_barrier(query: StreamingQuery) -> bool:
     """Whether the plan of the last batch has been looked at. Raises SourceError where a filter stands between ticks and
     their watermark: the barrier alone may take ticks out, above it.
     """
-    plan = _optimized(query)
+    plan = plan_text(query)
     if not plan:
         return False
     for watermark, below in branches(plan):
@@ -153,18 +153,15 @@ _REMEMBERS = re.compile(r"^[\s:|+\-]*(\w*Join|\w*Aggregate|\w*Deduplicate\w*|Dis
 
 def remembers(rows: DataFrame) -> bool:
     """Whether a result may be made of several events."""
-    return (
-        re.search(r"^[\s:|+\-]*(\w*Join|\w*Aggregate|\w*Deduplicate\w*|Distinct)", _optimized(rows), re.MULTILINE)
-        is not None
-    )
+    return _REMEMBERS.search(plan_text(rows)) is not None
 
 
-def _optimized(asked: StreamingQuery | DataFrame) -> str:
-    """The plan as Spark has optimized it; empty before there is one."""
+def plan_text(asked: StreamingQuery | DataFrame, stage: str = "Optimized") -> str:
+    """The plan as Spark has it after a stage, Optimized or Analyzed; empty before there is one."""
     text = io.StringIO()
     with redirect_stdout(text):
         asked.explain(extended=True)
-    return text.getvalue().partition("== Optimized Logical Plan ==")[2].partition("== Physical Plan ==")[0]
+    return text.getvalue().partition(f"== {stage} Logical Plan ==")[2].partition("\n==")[0]
 
 
 def branches(plan: str) -> list[tuple[str, list[str]]]:

@@ -155,6 +155,36 @@ def test_what_late_events_cannot_correct_is_refused(spark: SparkSession, tmp_pat
     )
 
 
+@pytest.mark.parametrize(
+    ("sql", "key", "missing"),
+    [
+        (f"{START} {GROUPED}", "[minute, page]", []),
+        (f"{START} {GROUPED} HAVING count(*) > 1", "[minute]", ["page"]),
+        (f"{START} {GROUPED}", "[page]", ["window"]),
+        (f"SELECT unix_millis(window.end) AS m, page AS p, count(*) AS n {GROUPED}", "[m, p]", []),
+        (f"SELECT unix_millis(window.end) AS m, upper(page) AS p, count(*) AS n {GROUPED}", "[m, p]", ["page"]),
+        (f"SELECT session_window.start AS minute, 'a, page' AS c, page AS d {SESSIONS}", "[minute, c]", ["page"]),
+        (f"SELECT session_window.start AS minute, 'a, page' AS c, page AS d {SESSIONS}", "[minute, d]", []),
+        (
+            "SELECT window.start AS m, lower(page) AS p FROM clicks GROUP BY window(at, '1 hour'), lower(page)",
+            "[m, p]",
+            [],
+        ),
+        ("SELECT id, page FROM clicks", "[page]", []),
+    ],
+)
+def test_a_key_that_two_results_may_have_is_refused(
+    spark: SparkSession, tmp_path: Path, sql: str, key: str, missing: list[str]
+) -> None:
+    analysed = found(spark, tmp_path, sql, key)
+    if not missing:
+        assert isinstance(analysed, AnalysedStream), analysed
+        return
+    assert [(each.field, each.what) for each in analysed] == [
+        ("key", f"`{name}` is not in it, and the SQL groups by it: two results may have one key") for name in missing
+    ]
+
+
 def test_a_key_that_is_no_column_is_told(spark: SparkSession, tmp_path: Path) -> None:
     (mistake,) = found(spark, tmp_path, f"{START} {GROUPED}", "[minut, page]")
     assert (mistake.field, mistake.what) == ("key", "`minut` is no column of the result; did you mean `minute`?")

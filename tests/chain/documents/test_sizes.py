@@ -13,7 +13,7 @@ from tests.support.compare import View
 from tests.support.machine import Job, until
 from tests.support.pipeline import Pipeline
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(900)]
 
 ROWS, LARGE = 60, 15
 """So many rows of 1 MB, and the megabytes of one more."""
@@ -82,7 +82,6 @@ def view(pipeline: Pipeline) -> dict[str, Any]:
     return next(view for view in pipeline.status()["views"] if view["name"] == "parent")
 
 
-@pytest.mark.soak
 def test_rows_and_documents_of_megabytes_pass_with_the_default_memory(pipeline: Pipeline) -> None:
     pipeline.assert_in_step()
     pipeline.connection.execute("update wide set body = body || '!'")
@@ -127,7 +126,6 @@ def test_a_document_that_is_larger_than_the_log_takes_is_held_alone(
         assert said == {"missing": 0, "extra": 0, "different": 0, "quarantined": wanted, "stage": None}
 
 
-@pytest.mark.soak
 @pytest.mark.usefixtures("before")
 def test_a_held_document_survives_a_kill_and_shows_its_values_only_when_asked(pipeline: Pipeline) -> None:
     running(pipeline).kill()
@@ -142,7 +140,6 @@ def test_a_held_document_survives_a_kill_and_shows_its_values_only_when_asked(pi
     assert (again.code, again.json()["written"], again.json()["left"]) == (1, 0, 1)
 
 
-@pytest.mark.soak
 @pytest.mark.usefixtures("before")
 def test_it_leaves_by_itself_when_it_fits_again(pipeline: Pipeline) -> None:
     pipeline.connection.execute("delete from children where id >= 2002")
@@ -152,7 +149,6 @@ def test_it_leaves_by_itself_when_it_fits_again(pipeline: Pipeline) -> None:
     assert all(report["in_sync"] for report in verified(pipeline).values())
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_thousands_of_rows_of_a_megabyte_and_a_hundred_of_15_are_proven(pipeline: Pipeline) -> None:
     """More than fits into any memory here; verify looks, since the comparer would hold all of it."""

@@ -71,6 +71,7 @@ def test_a_follower_of_one_table_is_right_and_holds_back_what_cannot_be_read(
     assert "it reads by public jobs, which is slower" in said[0]
 
 
+@pytest.mark.soak
 def test_a_view_of_two_tables_is_right_and_verify_says_so(pipeline: Pipeline, source: psycopg.Connection) -> None:
     running(pipeline)
     pipeline.assert_in_step("order-cache")

@@ -78,7 +78,8 @@ def test_late_events_correct_what_readers_have_seen(pipeline: Pipeline) -> None:
     assert {int(headers["end"]) - int(headers["begin"]) for headers in corrections} == {5_000}
 
 
-@pytest.mark.parametrize("lost", [False, pytest.param(True, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("lost", [False, True])
 def test_a_run_that_is_killed_or_loses_its_checkpoint_counts_late_events_once(pipeline: Pipeline, lost: bool) -> None:
     clicks = Clicks(pipeline, SEED + 1 + lost)
     before = stream(pipeline)["late"]

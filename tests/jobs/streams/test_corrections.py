@@ -101,7 +101,7 @@ class CorrectedQuery(Tried):
 @pytest.mark.parametrize(
     ("window", "skewed"),
     [
-        pytest.param(TUMBLING, False, id="tumbling, as it was received"),
+        pytest.param(TUMBLING, False, id="tumbling, as it was received", marks=pytest.mark.soak),
         pytest.param(SESSION, True, id="sessions, one partition before the next"),
         pytest.param(HOPPING, True, id="hopping, one partition before the next", marks=pytest.mark.soak),
         pytest.param(CHANGES, False, id="every change, as it was received", marks=pytest.mark.soak),

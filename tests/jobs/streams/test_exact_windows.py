@@ -45,7 +45,7 @@ pytestmark = pytest.mark.server
 @pytest.mark.parametrize(
     ("window", "skewed"),
     [
-        pytest.param(HOPPING, False, id="hopping, as it was received"),
+        pytest.param(HOPPING, False, id="hopping, as it was received", marks=pytest.mark.soak),
         pytest.param(CHANGES, True, id="every change, one partition before the next"),
         pytest.param(JOIN, True, id="a join, one partition before the next"),
         pytest.param(TUMBLING, True, id="tumbling, one partition before the next", marks=pytest.mark.soak),

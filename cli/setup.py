@@ -121,10 +121,12 @@ def _readers(config: Config, name: str, state: State, seen: int | None) -> Itera
         yield Finding(config.at(("followers", name), what), planned=True)
 
 
-def _analysed(config: Config) -> tuple[dict[str, Any], list[Any]]:
+def _analysed(config: Config, context: Any) -> tuple[dict[str, Any], list[Any]]:
     """Each stream as Spark understands it, and what is wrong with those that it does not. It needs a JVM."""
     from cli.run import spark_jars
     from connectors.pipeline.check import Finding
+    from connectors.pipeline.event_tables import table_faults, with_columns
+    from connectors.postgres.client import captured_tables
     from jobs.spark.session import session, stop
     from jobs.streams.sql.analysis import analyse
 
@@ -132,6 +134,11 @@ def _analysed(config: Config) -> tuple[dict[str, Any], list[Any]]:
     wrong: list[Any] = []
     if not config.streams:
         return found, wrong
+    if config.captured_events:
+        tables = captured_tables(context.source, config)
+        config = with_columns(config, tables)
+        if any(tables[name] is None for name in config.captured_events) or [*table_faults(config, tables)]:
+            return found, wrong  # `check` says what is wrong with them
     spark = session(spark_jars())
     try:
         for name in config.streams:
@@ -200,7 +207,7 @@ def check(file: File = SYNC, as_json: Json = False) -> None:
     config = load(file)
     with reach(config) as context:
         findings, _ = _findings(config, context)
-        streams, wrong = _analysed(config)
+        streams, wrong = _analysed(config, context)
         findings += wrong
         fatal = any(finding.fatal for finding in findings)
         _log_in_as_spark(config, context.kafka)
@@ -221,7 +228,7 @@ def _plan(config: Config, context: Any, *, store_secret: bool, resnapshot: bool)
     from connectors.pipeline.plan import make_plan
 
     findings, _ = _findings(config, context, resnapshot=resnapshot)
-    streams, refused = _analysed(config)
+    streams, refused = _analysed(config, context)
     findings += refused
     if wrong := [str(finding) for finding in findings if finding.fatal and not finding.planned]:
         raise ConfigError(*wrong, hint="put these right; `driftless check` looks at them again")

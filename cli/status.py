@@ -168,7 +168,8 @@ def _computed(stream: dict[str, Any]) -> str:
     """A stream, which somebody computes."""
     closed = "-" if stream["closed_to"] is None else clock(stream["closed_to"])
     left = f"{stream['lag_records'] or 0:,} events to read, {stream['state_rows']:,} groups open"
-    counts = [(stream[why], why) for why in ("late", "too_late", "corrected", "invalid", "dropped") if stream[why]]
+    reasons = ("late", "too_late", "corrected", "invalid", "changed", "deleted", "dropped")
+    counts = [(stream[why], why) for why in reasons if stream[why]]
     left += "".join(f", {count:,} {why.replace('_', ' ')}" for count, why in counts)
     build = stream["generation"] or "-"
     return f"stream {stream['name']}: {stream['state']}, build {build}, closed to {closed}, {left}"

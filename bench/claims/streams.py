@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from bench.figures import Figure, Report, Scale
 from bench.pipeline import until
 from driftless.config.models import KafkaConfig
-from driftless.facts.streams import SESSION, WINDOW, EventSource, StreamBuild, stream_table
+from driftless.facts.event_source import EventSource
+from driftless.facts.streams import SESSION, WINDOW, StreamBuild, stream_table
 from driftless.kafka.client import Kafka
 from driftless.table import Column
 from jobs.spark.session import session, stop

@@ -18,7 +18,7 @@ from driftless.config.models import (
     SourceConfig,
     TableConfig,
 )
-from driftless.config.streams import EventsConfig, LateConfig, StreamConfig, TimeConfig
+from driftless.config.streams import CAPTURED, EventsConfig, LateConfig, StreamConfig, TimeConfig
 from driftless.config.views import ManyConfig, OneConfig, ViewConfig
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "configuration.md"
@@ -71,7 +71,7 @@ def _source() -> Iterator[str]:
     yield from _lines(SourceConfig, "  ", leave_out=("tables",))
     yield "  tables:\n    public.customers:"
     yield from _lines(TableConfig, "      ")
-    for table in ("products", "orders", "order_lines", "regions", "phones", "parcels", "tags", "order_tags"):
+    for table in ("products", "orders", "order_lines", "regions", "phones", "parcels", "tags", "order_tags", "outbox"):
         yield f"    public.{table}: {{}}"
     yield "```\n"
     yield from _table(SourceConfig)
@@ -131,9 +131,12 @@ def _events() -> Iterator[str]:
     yield f"{EventsConfig.__doc__} Each has a name of your own, which is that of a table in the SQL of streams. It has "
     yield "lower-case letters, digits and `_`. [What a late event is, and when a window is final](streams.md).\n"
     yield "```yaml\nevents:\n  clicks:"
-    yield from _lines(EventsConfig, "    ", leave_out=("time",))
+    yield from _lines(EventsConfig, "    ", leave_out=("time", *CAPTURED))
     yield "    time:"
     yield from _lines(TimeConfig, "      ")
+    for name, field in (("ordered", "table"), ("sent", "outbox")):
+        columns = "" if field == "table" else "columns: {page: text, at: timestamptz}, "
+        yield f"  {name}: {{{field}: {_example(EventsConfig, field)}, {columns}time: {{event: at}}}}"
     yield "```\n"
     yield from _table(EventsConfig)
     yield "\n### `time` of events\n"

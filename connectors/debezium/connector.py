@@ -9,7 +9,7 @@ from driftless import names
 from driftless.config.duration import milliseconds
 from driftless.config.models import Config
 from driftless.control import quarantine
-from driftless.kafka.topic_settings import COMMON, MAX_MESSAGE_BYTES, log_settings
+from driftless.kafka.topic_settings import COMMON, MAX_MESSAGE_BYTES, history_settings, log_settings
 from driftless.marker import marker_sql
 from driftless.table import Column, Table, quoted, quoted_column, split_name
 from driftless.types import refusal
@@ -187,5 +187,7 @@ def topic_plan(config: Config) -> dict[str, tuple[int, dict[str, str]]]:
     }
     for name, table in config.source.tables.items():
         settings = log_settings(milliseconds(table.retention))
+        if name in config.captured_events:
+            settings |= history_settings(None if table.history is None else milliseconds(table.history))
         plan[names.table_topic(config.name, name)] = (table.partitions or config.kafka.partitions, settings)
     return plan

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from connectors.debezium.connector import is_date
 from connectors.debezium.snapshot import SnapshotFailed, Snapshots, Wanted
+from connectors.pipeline.kept_rows import KeptRows
 from connectors.pipeline.objects import drop_trigger
 from connectors.pipeline.plan_context import Action, PlanContext, bind
 from connectors.pipeline.token import emit_marker
@@ -46,9 +47,11 @@ def plan_capture(
     capture = Capture()
     found = look_up(context.source, config.name, tables.values())
     topics = _Topics(context.kafka, [log for name in tables if (log := registered_log(state, name)) is not None])
-    register, begin = _registering(config, context), _beginning(config, context)
-    epochs = []
+    register = _registering(config, context)
+    epochs = list[str]()
     captures = context.connect.config(names.connector(config.name)) is not None
+    kept = KeptRows(config, context, state)
+    capture.facts += kept.forgotten()
     if state.get("pipeline/identity") is None:
         identity = {"pipeline/identity": context.source.identity()}
         capture.facts.append(Action("register", "source", do=bind(context.control.write, identity)))
@@ -57,9 +60,10 @@ def plan_capture(
         if renewed and log is not None:
             capture.epochs[name] = log.next_number
             more = {f"snapshot/{name}": None, **since_the_start(name, log.next_number, _columns(table))}
+            more |= kept.fact(name, log.next_number)
             capture.facts.append(Action("register", f"columns of {name}", together=register, part=(table, more)))
             continue
-        taking = _Taking(config, context, table, log, state, found, topics, captures=captures)
+        taking = _Taking(config, context, table, log, state, found, topics, kept, captures=captures)
         if taking.why:
             taking.check()
             capture.epochs[name] = taking.epoch
@@ -67,15 +71,16 @@ def plan_capture(
             continue
         capture.epochs[name] = 1 if log is None else log.newest.number
         facts = found.facts(table)
-        kept = _lasting(state.get(f"storage/{name}")) == _lasting(facts[f"storage/{name}"])
-        if state.get(f"table/{name}") != facts[f"table/{name}"] or not kept:
+        lasts = _lasting(state.get(f"storage/{name}")) == _lasting(facts[f"storage/{name}"])
+        if state.get(f"table/{name}") != facts[f"table/{name}"] or not lasts:
             verb = "register" if state.get(f"table/{name}") is None else "change"
             listed = ", ".join(c.name for c in table.columns)
             since = _since(context, table, capture.epochs[name], state)
             capture.facts.append(Action(verb, f"columns of {name}", listed, together=register, part=(table, since)))
         if log is None:
-            epochs.append(Action("register", f"epoch 1 of {name}", together=begin, part=name))
-    capture.facts += epochs
+            epochs.append(name)
+    begin = _beginning(config, context, kept)
+    capture.facts += [Action("register", f"epoch 1 of {name}", together=begin, part=name) for name in epochs]
     return capture
 
 
@@ -109,14 +114,15 @@ def _registering(config: Config, context: PlanContext) -> Callable[[Sequence[tup
     return register
 
 
-def _beginning(config: Config, context: PlanContext) -> Callable[[Sequence[str]], None]:
+def _beginning(config: Config, context: PlanContext, kept: KeptRows) -> Callable[[Sequence[str]], None]:
     """What registers the first epochs of tables, in topics that have just been made."""
 
     def begin(tables: Sequence[str]) -> None:
         topics = {name: names.table_topic(config.name, name) for name in tables}
         found = describe_made(context.kafka, topics.values())
         logs = ((name, found[topic]) for name, topic in topics.items())
-        context.write([first_epoch(topic.name, topic.id, topic.partitions).fact(name) for name, topic in logs])
+        facts = (first_epoch(topic.name, topic.id, topic.partitions).fact(name) for name, topic in logs)
+        context.write([*facts, *(kept.fact(name, 1) for name in tables)])
 
     return begin
 
@@ -148,6 +154,7 @@ class _Taking:
         state: State,
         found: CatalogueFacts,
         topics: _Topics,
+        kept: KeptRows,
         *,
         captures: bool,
     ) -> None:
@@ -155,6 +162,7 @@ class _Taking:
         self._context = context
         self._table = table
         self._log = log
+        self._kept = kept
         self._key = f"snapshot/{table.full_name}"
         begun = state.get(self._key)
         self._begun = None if begun is None else Wanted.from_json(begun)
@@ -167,7 +175,7 @@ class _Taking:
             return self._begun.why
         if self._log is None:
             return "it is new in a pipeline that captures already" if captures else ""
-        if said := topics.trouble(self._log):
+        if said := topics.trouble(self._log) or self._kept.why_lacking(self._table.full_name):
             return said
         keys = (f"{kind}/{self._table.full_name}" for kind in KINDS)
         return why_resnapshot(self._context.source, found, self._table, {key: state.get(key) for key in keys})
@@ -227,7 +235,8 @@ class _Taking:
         log = log.begin(snapshot.floors, self.why, snapshot.lsn, snapshots.last_reading())
         columns = _columns(Table.from_json(snapshot.facts[f"table/{name}"]))
         since = since_the_start(name, log.newest.number, columns)
-        context.control.write({**snapshot.facts, **log.fact(name), **since, self._key: None})
+        kept = self._kept.fact(name, log.newest.number)
+        context.control.write({**snapshot.facts, **log.fact(name), **since, **kept, self._key: None})
 
 
 def plan_removal(config: Config, context: PlanContext, state: State, existing: set[str]) -> list[Action]:
@@ -249,7 +258,7 @@ def plan_removal(config: Config, context: PlanContext, state: State, existing: s
         topic = names.table_topic(config.name, name)
         if topic in existing:
             actions.append(Action("drop", f"topic {topic}", do=bind(context.kafka.delete, topic)))
-        gone = dict.fromkeys(f"{kind}/{name}" for kind in (*KINDS, "epochs", "snapshot", "read"))
+        gone = dict.fromkeys(f"{kind}/{name}" for kind in (*KINDS, "epochs", "snapshot", "read", "kept"))
         log = registered_log(state, name)
         gone |= dict.fromkeys(forget(name, 1 if log is None else log.newest.number))
         actions.append(Action("forget", f"table {name}", do=bind(context.control.write, gone)))

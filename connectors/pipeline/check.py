@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from connectors.pipeline.event_tables import table_faults, with_columns
 from connectors.pipeline.guard import connector_trouble, topic_troubles, troubles
 from connectors.pipeline.owners import taken
 from connectors.pipeline.plan_context import PlanContext
@@ -57,7 +58,7 @@ def check(config: Config, context: PlanContext, *, resnapshot: bool = False) -> 
         *_rights(config, context.source, tables),
         *_tables(config, context.source, tables),
         *_views(config, context.source, tables, lambda: _gone(context, tables)),
-        *_events(config, context),
+        *_events(config, context, tables),
         *_log(config, context, resnapshot=resnapshot),
     ]
 
@@ -160,8 +161,8 @@ def _where(
         yield Finding(config.at(at, f"text has the order of UTF8 in the log; this database has {encoding}"))
 
 
-def _events(config: Config, context: PlanContext) -> Iterator[Finding]:
-    for at, what in topic_faults(config, context.kafka):
+def _events(config: Config, context: PlanContext, tables: Mapping[str, Table | None]) -> Iterator[Finding]:
+    for at, what in (*topic_faults(config, context.kafka), *table_faults(with_columns(config, tables), tables)):
         yield Finding(config.at(at, what))
 
 

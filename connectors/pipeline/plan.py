@@ -57,7 +57,7 @@ def make_plan(
     renewal = plan_renewal(config, context, state, resnapshot=resnapshot)
     capture = plan_capture(config, context, tables, state, renewed=bool(renewal))
     building, builds = plan_builds(config, context, tables, state, capture.epochs, renewed=bool(renewal))
-    computing, computed = plan_streams(config, context, state, streams or {})
+    computing, computed = plan_streams(config, context, tables, state, streams or {}, capture.epochs)
     before, after = plan_token(config.name, context, state)
     return [
         *_rights(config, context, tables),

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from connectors.pipeline.event_tables import captured_events, with_columns
 from connectors.pipeline.plan_context import Action, PlanContext, bind
 from driftless import names
 from driftless.config.models import Config
 from driftless.config.streams import EventsConfig
 from driftless.errors import SourceError
-from driftless.facts.epochs import another_topic
+from driftless.facts.epochs import another_topic, registered_log
+from driftless.facts.event_source import EventSource
 from driftless.facts.state import State
 from driftless.facts.streams import (
     AnalysedStream,
-    EventSource,
     StreamBuild,
     newest_stream_build,
     stream_builds,
     stream_progress_key,
 )
 from driftless.kafka.client import Kafka
+from driftless.table import Table
 
 TIMESTAMPS, POLICY, RETENTION = "message.timestamp.type", "cleanup.policy", "retention.ms"
 
@@ -27,16 +29,18 @@ TIMESTAMPS, POLICY, RETENTION = "message.timestamp.type", "cleanup.policy", "ret
 def topic_faults(config: Config, kafka: Kafka) -> Iterator[tuple[tuple[str, ...], str]]:
     """What is wrong with the topics of events: the place in the file, and what to do."""
     for name, events in config.events.items():
+        if events.topic is None:
+            continue
         at = ("events", name, "topic")
         if kafka.topic(events.topic) is None:
             yield at, f"Kafka has no topic {events.topic}: the application that writes the events makes it"
             continue
         settings = kafka.topic_settings(events.topic)
-        yield from ((at, what) for what in _setting_faults(events, settings))
+        yield from ((at, what) for what in _setting_faults(events.topic, events, settings))
 
 
-def _setting_faults(events: EventsConfig, settings: Mapping[str, str]) -> Iterator[str]:
-    topic, stamped = events.topic, settings.get(TIMESTAMPS)
+def _setting_faults(topic: str, events: EventsConfig, settings: Mapping[str, str]) -> Iterator[str]:
+    stamped = settings.get(TIMESTAMPS)
     if stamped != "LogAppendTime":
         yield (
             f"the topic {topic} has {TIMESTAMPS}={stamped}: what is late would be judged by clocks of the producers; "
@@ -61,13 +65,22 @@ def _setting(topic: str, setting: str) -> str:
 
 
 def plan_streams(
-    config: Config, context: PlanContext, state: State, analysed: Mapping[str, AnalysedStream]
+    config: Config,
+    context: PlanContext,
+    tables: Mapping[str, Table],
+    state: State,
+    analysed: Mapping[str, AnalysedStream],
+    epochs: Mapping[str, int],
 ) -> tuple[list[Action], dict[str, StreamBuild]]:
-    """What is to be begun, and for each stream the build that its followers are to read."""
+    """What is to be begun, and for each stream the build that its followers are to read. `epochs`: of each table, the
+    one that is to be followed when all else is done.
+    """
+    config = with_columns(config, tables)
     actions, found = [], dict[str, StreamBuild]()
     for name, what in analysed.items():
         stream, before = config.streams[name], newest_stream_build(state, name)
-        events = {each: _source(config, context.kafka, each, before) for each in what.events}
+        sources = (_source(config, context, each, tables, state, epochs, before) for each in what.events)
+        events = dict(zip(what.events, sources, strict=True))
         wanted = StreamBuild(
             name,
             1 if before is None else before.number + 1,
@@ -80,28 +93,70 @@ def plan_streams(
             emit=stream.emit,
             ends=what.ends,
         )
-        another = another_topic(context.kafka, before.log) if before is not None and before.log is not None else ""
-        if before is not None and before.fingerprint == wanted.fingerprint and not another:
+        lost = "" if before is None else _why_lost(context.kafka, before, state, epochs)
+        if before is not None and before.fingerprint == wanted.fingerprint and not lost:
             found[name] = before
             continue
         found[name] = wanted
         detail = f"build {wanted.number}, of {', '.join(sorted(events))}"
         if before is not None:
-            detail += f", since its topic {another}" if another else ", next to the one that is there"
+            detail += f", since {lost}" if lost else ", next to the one that is there"
         verb = "create" if before is None else "rebuild"
         actions.append(Action(verb, f"stream {name}", detail, do=_begin(config, context, wanted)))
     return actions, found
 
 
-def _source(config: Config, kafka: Kafka, name: str, before: StreamBuild | None) -> EventSource:
+def _why_lost(kafka: Kafka, build: StreamBuild, state: State, epochs: Mapping[str, int]) -> str:
+    """Why a build cannot go on though nothing of it has changed; empty where it can."""
+    another = "" if build.log is None else another_topic(kafka, build.log)
+    if another:
+        return f"its topic {another}"
+    read = [s.captured.table for s in build.events.values() if s.captured and not _stays(s, state, epochs)]
+    return f"{min(read)} is re-snapshotted" if read else ""
+
+
+def _source(
+    config: Config,
+    context: PlanContext,
+    name: str,
+    tables: Mapping[str, Table],
+    state: State,
+    epochs: Mapping[str, int],
+    before: StreamBuild | None,
+) -> EventSource:
     """Events from the first one that there is; where a build has them already, as it has them."""
     events = config.events[name]
-    topic = kafka.topic(events.topic)
-    if topic is None:
-        raise SourceError(f"Kafka has no topic {events.topic}", hint="the application that writes the events makes it")
+    if events.captured is not None:
+        table = tables[events.captured]
+        log = names.table_topic(config.name, table.full_name)
+        rows = captured_events(events, table, _first_epoch(table.full_name, state, epochs))
+        wanted = EventSource.of_table(events, log, events.columns, rows)
+    else:
+        topic = context.kafka.topic(str(events.topic))
+        if topic is None:
+            raise SourceError(
+                f"Kafka has no topic {events.topic}", hint="the application that writes the events makes it"
+            )
+        wanted = EventSource.of(events, topic, context.kafka.beginnings(topic.name, topic.partitions))
     known = before.events.get(name) if before is not None else None
-    wanted = EventSource.of(events, topic, kafka.beginnings(topic.name, topic.partitions))
-    return known if known is not None and known.definition == wanted.definition else wanted
+    stays = known is not None and known.definition == wanted.definition and _stays(known, state, epochs)
+    return known if known is not None and stays else wanted
+
+
+def _stays(source: EventSource, state: State, epochs: Mapping[str, int]) -> bool:
+    """Whether a build may go on with it: no snapshot of its table is newer than the one that it began with."""
+    if source.captured is None:
+        return True
+    table, epoch = source.captured.table, source.captured.epoch
+    log = registered_log(state, table)
+    same = not source.is_placed or (log is not None and log.topic_id == source.topic_id)
+    return same and epoch >= _first_epoch(table, state, epochs)
+
+
+def _first_epoch(table: str, state: State, epochs: Mapping[str, int]) -> int:
+    """The one that begins with the newest snapshot of a table, which may be still to be taken."""
+    log, planned = registered_log(state, table), epochs[table]
+    return log.newest_snapshot.number if log is not None and planned <= log.newest.number else planned
 
 
 def _begin(config: Config, context: PlanContext, wanted: StreamBuild) -> Callable[[], None]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from driftless.table import Column
+from driftless.types import DECIMAL, refusal, rule_of
+
 _NUMERIC = re.compile(r"numeric\s*(?:\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\))?")
 _DIGITS = 38
 """The most that Spark's decimals hold."""
@@ -31,6 +34,19 @@ _PLAIN = {
 _APPROXIMATE = ("real", "float", "float4", "float8", "double", "double precision")
 MOMENT = "timestamptz"
 """The type of a column that says when something was."""
+_OF_COLUMNS = {
+    "smallint": "smallint",
+    "int": "integer",
+    "bigint": "bigint",
+    "boolean": "boolean",
+    "date": "date",
+    DECIMAL: "numeric",
+    "timestamp": MOMENT,
+    "timestamp_ntz": MOMENT,
+}
+"""By what a column of a table is computed with. A `timestamp` is taken as of UTC."""
+_TEXTS = ("same", "json", "plain json")
+"""Forms of a column whose documents have its own text."""
 
 
 def event_type(written: str) -> EventType:
@@ -51,3 +67,15 @@ def event_type(written: str) -> EventType:
     if not 0 < digits <= _DIGITS or behind > digits:
         raise ValueError(f"`{written}`: at most {_DIGITS} digits, and not more behind the point than in all")
     return EventType(f"DECIMAL({digits},{behind})", "numeric")
+
+
+def event_type_of(column: Column) -> str | None:
+    """The type of an event's column that holds what a column of a table does; None where none does."""
+    rule = rule_of(column)
+    if rule is None or refusal(column) is not None or column.array:
+        return None
+    if rule.typed in _OF_COLUMNS:
+        return _OF_COLUMNS[rule.typed]
+    if rule.typed != "string" or rule.form not in _TEXTS:
+        return None
+    return "uuid" if column.type == "uuid" else "text"

@@ -13,6 +13,7 @@ from driftless.config.kafka_security import KafkaSecurity
 from driftless.config.kafka_security import problems as security_problems
 from driftless.config.messages import Wording
 from driftless.config.models import FOLLOWER_FIELDS, Config, StoreConfig, near_name
+from driftless.config.streams import CAPTURED
 from driftless.config.views_as_written import TABLES, clashes, parts, with_tables
 from driftless.config.yaml import Location, YamlFile, is_unknown
 from driftless.errors import CORRECT_THE_FILE, ConfigError
@@ -102,6 +103,11 @@ class _Check:
             self._data["views"] = {
                 name: with_tables(("views", name), view, self._qualified) for name, view in views.items()
             }
+        events = self._section("events")
+        if events:
+            self._data["events"] = {
+                name: with_tables(("events", name), each, self._qualified, CAPTURED) for name, each in events.items()
+            }
 
     def _qualified(self, at: Location, name: str) -> str:
         try:
@@ -120,6 +126,12 @@ class _Check:
             for at, part in parts(("views", name), views[name]):
                 yield from self._tables_of(at, part, tables)
                 yield from (self._say(*clash) for clash in clashes(at, part))
+        for name in self._section("events") if tables else ():
+            for field in CAPTURED:
+                table = self._section("events", name).get(field)
+                if isinstance(table, str) and not is_unknown(table) and table not in tables:
+                    what = f"{table} is not under source.tables{did_you_mean(table, tables)}"
+                    yield self._say(("events", name, field), what)
         streams = self._section("streams")
         for name in streams:
             if name in views:

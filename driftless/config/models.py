@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJsonSchema
@@ -109,6 +110,12 @@ class TableConfig(Model):
         description="How long the log keeps a delete before it may forget it. A follower that was away for longer "
         "must be rebuilt.",
         examples=["14d"],
+    )
+    history: Duration | None = Field(
+        default=None,
+        description="For `events` of this table: how long the log keeps rows that are deleted or updated afterwards, "
+        "so that they still count in what is computed again or proven. For ever if left out.",
+        examples=["400d"],
     )
 
 
@@ -255,6 +262,15 @@ class Config(Model):
         if self._places is None:
             return f"{'.'.join(map(str, location))}: {what}"
         return self._places.at(location, what)
+
+    @property
+    def captured_events(self) -> frozenset[str]:
+        """The tables whose rows are events, as schema.table: their logs keep every row."""
+        return frozenset(events.captured for events in self.events.values() if events.captured is not None)
+
+    def with_events(self, events: Mapping[str, EventsConfig]) -> Config:
+        """The same, with these events in place of its own."""
+        return self.model_copy(update={"events": dict(events)})
 
     def read_from(self, places: ConfigPlaces) -> Config:
         """The same, which knows where it stands in its file."""

@@ -54,6 +54,12 @@ class TimeConfig(Model):
     )
 
 
+CAPTURED = ("table", "outbox")
+"""Fields of events that name a table."""
+PLACES = ("topic", *CAPTURED)
+"""Fields of events of which each one says where they are."""
+
+
 class LateConfig(Model):
     """What becomes of late events. `drop` in place of this leaves them out, and counts them."""
 
@@ -78,17 +84,34 @@ def _late(given: object) -> object:
 
 
 class EventsConfig(Model):
-    """Events that applications write into a topic of Kafka, one JSON object each."""
+    """Events that applications write: into a topic of Kafka, or into a table of the source. One of `topic`, `table` and
+    `outbox` says where.
+    """
 
-    topic: Annotated[str, AfterValidator(_topic)] = Field(
-        description="The topic. Its `message.timestamp.type` must be `LogAppendTime`: lateness is judged by the time "
-        "at which the broker received an event.",
+    topic: Annotated[str, AfterValidator(_topic)] | None = Field(
+        default=None,
+        description="A topic of Kafka, one JSON object each. Its `message.timestamp.type` must be `LogAppendTime`: "
+        "lateness is judged by the time at which the broker received an event.",
         examples=["app.clicks"],
     )
+    table: str | None = Field(
+        default=None,
+        description="A table of `source.tables` to which rows are only added: each one is an event, received when its "
+        "transaction was committed. Its columns are those of the database.",
+        examples=["public.orders"],
+    )
+    outbox: str | None = Field(
+        default=None,
+        description="A table of `source.tables` that has a column `payload` with one JSON object each. Rows may be "
+        "deleted again, as soon as one likes.",
+        examples=["public.outbox"],
+    )
     columns: dict[str, EventTypeName] = Field(
+        default_factory=dict,
         description="The members of each object that are read, with their types: `boolean`, `smallint`, `integer`, "
         "`bigint`, `numeric`, `numeric(p,s)`, `text`, `uuid`, `date`, `timestamptz`. A `timestamptz` is a text in "
-        "ISO 8601, or a number of milliseconds since 1970.",
+        "ISO 8601, or a number of milliseconds since 1970. Of an outbox, what is a column of the table is read from "
+        "there. Not of a `table`.",
         examples=["{id: bigint, page: text, at: timestamptz, sent_at: timestamptz}"],
     )
     time: TimeConfig = Field(description="When an event happened.", examples=["{event: at}"])
@@ -114,8 +137,22 @@ class EventsConfig(Model):
         """For how much longer events correct what is final."""
         return 0 if self.late.correct is None else milliseconds(self.late.correct)
 
+    @property
+    def captured(self) -> str | None:
+        """The table of the source whose rows they are; None where they are messages of Kafka."""
+        return self.table or self.outbox
+
     @model_validator(mode="after")
     def _has_its_time(self) -> EventsConfig:
+        said = [name for name in PLACES if getattr(self, name) is not None]
+        if not said:
+            raise ValueError("it does not say where events are: `topic: app.clicks`, or `table: public.orders`")
+        if len(said) > 1:
+            raise ValueError(f"`{said[0]}` and `{said[1]}`: events are in one place; make events of each")
+        if self.table is not None:
+            if self.columns:
+                raise ValueError("`columns` are those that the table has in the database: leave it out")
+            return self
         if not self.columns:
             raise ValueError("no column is declared: `time.event` must be one of `columns`")
         for field in ("event", "sent"):

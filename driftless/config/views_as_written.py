@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 Location = tuple[int | str, ...]
 Entry = dict[str, object]
@@ -22,12 +22,14 @@ def parts(at: Location, entry: object) -> Iterator[tuple[Location, Entry]]:
                 yield from parts((*at, kind, name), relation)
 
 
-def with_tables(at: Location, entry: object, named: Callable[[Location, str], str]) -> object:
-    """The same with each table by the name that `named` gives."""
+def with_tables(
+    at: Location, entry: object, named: Callable[[Location, str], str], fields: Iterable[str] = TABLES
+) -> object:
+    """The same with each table by the name that `named` gives. `fields`: those that hold one."""
     if not isinstance(entry, dict):
         return entry
     made = dict(entry)
-    for field in TABLES:
+    for field in fields:
         if isinstance(name := entry.get(field), str):
             made[field] = named((*at, field), name)
     for kind in _KINDS:

@@ -16,6 +16,8 @@ from driftless.kafka.topic_settings import MAX_MESSAGE_BYTES
 from driftless.version import make_version
 
 MENDED = "`driftless apply` mends it"
+TRUNCATED = "TRUNCATE at "
+"""How the reason of an epoch begins that no snapshot began."""
 APPLY = "run `driftless apply`: it re-snapshots the tables; then restart `driftless run`"
 
 
@@ -47,6 +49,11 @@ class TopicLog:
     @property
     def newest(self) -> Epoch:
         return self.epochs[-1]
+
+    @property
+    def newest_snapshot(self) -> Epoch:
+        """The newest epoch that began with a snapshot, not with a TRUNCATE."""
+        return next((e for e in reversed(self.epochs) if not e.why.startswith(TRUNCATED)), self.epochs[0])
 
     @property
     def floor(self) -> Offsets:

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 from driftless import names
 from driftless.config.models import Config
-from driftless.config.streams import EventsConfig
 from driftless.errors import SourceError
 from driftless.facts.epochs import LogName, TopicLog, first_epoch
+from driftless.facts.event_source import EventSource
 from driftless.facts.state import State
-from driftless.kafka.client import Kafka, Offsets, Topic
+from driftless.kafka.client import Kafka
 from driftless.kafka.log_writer import create_log
 from driftless.kafka.topic_settings import batches_settings, ticks_settings
 from driftless.table import Column, Table
@@ -28,40 +28,6 @@ KEEP_DELETES_MS = 7 * 24 * 3600 * 1000
 
 STAMPED = {"message.timestamp.type": "LogAppendTime"}
 """Records bear the brokers' time, by which events are received: what is of a moment is found by it."""
-
-
-@dataclass(frozen=True)
-class EventSource:
-    """Events as a build reads them: a topic from `floors` on. `lateness`: in milliseconds. `correct`: for how many more
-    an event that is late corrects what was final.
-    """
-
-    topic: str
-    topic_id: str
-    floors: Offsets
-    columns: Mapping[str, str]
-    event: str
-    sent: str | None
-    lateness: int
-    correct: int = 0
-
-    @classmethod
-    def of(cls, config: EventsConfig, topic: Topic, floors: Offsets) -> EventSource:
-        columns, time, late = dict(config.columns), config.time, config.correct_ms
-        return cls(config.topic, topic.id, floors, columns, time.event, time.sent, config.lateness_ms, late)
-
-    def to_json(self) -> dict[str, object]:
-        return {**vars(self), "floors": {str(p): o for p, o in self.floors.items()}, "columns": dict(self.columns)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> EventSource:
-        return cls(**{**data, "floors": {int(p): int(o) for p, o in data["floors"].items()}})
-
-    @property
-    def definition(self) -> list[object]:
-        """What its rows are made of: where it begins is no part of that."""
-        made_of = [self.topic, self.topic_id, sorted(self.columns.items()), self.event, self.sent, self.lateness]
-        return [*made_of, *([self.correct] if self.correct else [])]
 
 
 @dataclass(frozen=True)
@@ -105,6 +71,11 @@ class StreamBuild:
     def lateness(self) -> int:
         """In milliseconds: a window is final when it has been over for so long."""
         return max(source.lateness for source in self.events.values())
+
+    @property
+    def captured(self) -> bool:
+        """Whether some events are rows of a table of the source."""
+        return any(source.captured is not None for source in self.events.values())
 
     @property
     def corrects(self) -> bool:
@@ -160,10 +131,12 @@ class StreamBuild:
 
     def from_first_events(self, kafka: Kafka) -> StreamBuild:
         """The same from the first events that there are now. Where older ones are gone, windows that may lack some of
-        theirs are left out.
+        theirs are left out. The logs of tables begin with their snapshots.
         """
         events = {
             name: replace(source, floors=kafka.beginnings(source.topic, len(source.floors)))
+            if source.captured is None
+            else replace(source, topic_id="", floors={})
             for name, source in self.events.items()
         }
         gone = [(source.topic, p, o) for source in events.values() for p, o in source.floors.items() if o]

@@ -24,6 +24,17 @@ def batches_settings() -> dict[str, str]:
     return {**COMMON, "cleanup.policy": "compact", "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.1"}
 
 
+FOREVER = (1 << 63) - 1
+"""In milliseconds, as Kafka has it."""
+COMPACTION_LAG, MOST_COMPACTION_LAG = "min.compaction.lag.ms", "max.compaction.lag.ms"
+
+
+def history_settings(history: float | None) -> dict[str, str]:
+    """Of a table's topic whose every row is wanted. `history`: milliseconds for which they are; None for ever."""
+    lag = str(FOREVER if history is None else round(history))
+    return {COMPACTION_LAG: lag, MOST_COMPACTION_LAG: lag}
+
+
 def log_settings(retention: float) -> dict[str, str]:
     """Of a compacted topic that is a table. `retention`: milliseconds for which it keeps deletes."""
     return {
@@ -34,7 +45,7 @@ def log_settings(retention: float) -> dict[str, str]:
         "segment.ms": str(milliseconds("1d")),
         # A view of several tables reads up to a moment between two transactions; no later record may have replaced one
         # that belongs to it by then.
-        "min.compaction.lag.ms": str(milliseconds("10m")),
-        "max.compaction.lag.ms": str(milliseconds("1d")),
+        COMPACTION_LAG: str(milliseconds("10m")),
+        MOST_COMPACTION_LAG: str(milliseconds("1d")),
         "min.cleanable.dirty.ratio": "0.3",
     }

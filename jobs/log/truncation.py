@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from driftless.errors import SourceUnavailable
-from driftless.facts.epochs import TopicLog
+from driftless.facts.epochs import TRUNCATED, TopicLog
 from driftless.kafka.client import Kafka
 from driftless.kafka.errors import unreadable
 from driftless.lsn import format_lsn
@@ -53,7 +53,7 @@ def truncated(kafka: Kafka, log: TopicLog, truncation: Truncation) -> TopicLog:
                 consumer.incremental_unassign([TopicPartition(log.topic, partition)])
     finally:
         consumer.close()
-    return log.begin(floors, f"TRUNCATE at {format_lsn(truncation.lsn)}", truncation.lsn)
+    return log.begin(floors, f"{TRUNCATED}{format_lsn(truncation.lsn)}", truncation.lsn)
 
 
 def _lsn(message: Message) -> int:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from driftless.kafka.client import Offsets
+from driftless.marker import Marker
 
 PROBE_SECONDS = 1.0
 """How often the brokers are asked what time it is, and how far their topics are."""
@@ -18,6 +20,14 @@ Reach = Mapping[str, Offsets]
 """Topic -> partition -> offset."""
 
 
+@dataclass(frozen=True)
+class Moment:
+    """`seconds` since 1970. `marker`: of the source, where some events are its own."""
+
+    seconds: float
+    marker: Marker | None = None
+
+
 class EventFrontiers:
     """Moments, each with where the topics had been written to by then. For one thread.
 
@@ -25,31 +35,38 @@ class EventFrontiers:
     moment. Decided or not, since a transaction that is under way may hold such events.
     """
 
-    def __init__(self, now: Callable[[], float], written: Callable[[], Reach]) -> None:
-        """`now`: the brokers' clock, in seconds since 1970. `written`: where the topics have been written to."""
+    def __init__(self, now: Callable[[], Moment | None], written: Callable[[], Reach]) -> None:
+        """`now`: a moment before which no event is received that is not in the topics when it is asked for; None while
+        there is none. `written`: where the topics have been written to.
+        """
         self._now = now
         self._written = written
         self._probe_at = 0.0
-        self._waiting: deque[tuple[int, Reach]] = deque()
+        self._waiting: deque[tuple[int, Marker | None, Reach]] = deque()
         self.begun_ms = 0
         """The first moment that was asked for; 0 before."""
         self.reached_ms = 0
         """Every event that was received before then has been read."""
+        self.marker: Marker | None = None
+        """The source's, of that moment."""
 
     def look(self, read: Reach) -> bool:
         """Whether `reached_ms` has risen, where what lies before `read` has been read."""
         if time.monotonic() >= self._probe_at:
             self._probe_at = time.monotonic() + PROBE_SECONDS
-            moment = int(self._now() * 1000) - SLACK_MS  # first: what is written afterwards is stamped later
+            now = self._now()  # first: what is written afterwards is stamped later
+            if now is None:
+                return False
+            moment = int(now.seconds * 1000) - SLACK_MS
             self.begun_ms = self.begun_ms or moment
-            self._waiting.append((moment, self._written()))
+            self._waiting.append((moment, now.marker, self._written()))
             if len(self._waiting) > _KEPT:
                 self._waiting = deque(list(self._waiting)[1::2])  # the newest stays
         risen = False
-        while self._waiting and _has(read, self._waiting[0][1]):
-            moment, _ = self._waiting.popleft()
+        while self._waiting and _has(read, self._waiting[0][2]):
+            moment, marker, _ = self._waiting.popleft()
             if moment > self.reached_ms:
-                self.reached_ms, risen = moment, True
+                self.reached_ms, self.marker, risen = moment, marker, True
         return risen
 
 

@@ -11,6 +11,7 @@ from driftless.lsn import format_lsn
 from driftless.marker import Marker
 from jobs.log.frontier import Frontier
 from jobs.streams.late.left_out import LeftOut
+from jobs.streams.sql.reasons import COUNTED
 from jobs.supervise.movement import Movement
 from jobs.supervise.report import Signal, told
 
@@ -82,9 +83,7 @@ class StreamProgress:
             "ends": {str(p): o for p, o in frontier.ends[log.topic].items()} if frontier else None,
             "lag_records": self.lag,
             "closed_to": self.closed_ms / 1000 if self.closed_ms > 0 else None,
-            "late": self.left_out.late,
-            "too_late": self.left_out.too_late,
-            "invalid": self.left_out.invalid,
+            **{name: getattr(self.left_out, name) for name in COUNTED},
             "corrected": self.corrected,
             "dropped": self.dropped,
             "state_rows": self.state_rows,

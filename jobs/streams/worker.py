@@ -20,13 +20,15 @@ from driftless.control.topic import Control
 from driftless.errors import SourceError, SourceUnavailable, SyncError
 from driftless.facts.streams import CHANGES, StreamBuild
 from driftless.kafka.client import Offsets
+from driftless.marker import Marker
 from jobs.brokers.identity_check import LogIdentityCheck
 from jobs.log.frontier import Frontier
 from jobs.spark.errors import spark_error
 from jobs.spark.session import name_jobs
 from jobs.spark.source import kafka_options
 from jobs.streams.corrector import Corrector
-from jobs.streams.frontiers import EventFrontiers
+from jobs.streams.event_topics import same_topics, written_ends
+from jobs.streams.frontiers import EventFrontiers, Moment
 from jobs.streams.late.corrections import LateCorrections
 from jobs.streams.late.left_out import late_slices
 from jobs.streams.log.batch import QueryCheckpoint
@@ -34,9 +36,10 @@ from jobs.streams.progress import StreamProgress
 from jobs.streams.publisher import StreamPublisher, differing
 from jobs.streams.sql import query as queries
 from jobs.streams.sql.documents import Result, results
-from jobs.streams.sql.event_rows import REASONS
 from jobs.streams.sql.faults import sql_fault
 from jobs.streams.sql.kept_events import kept_events
+from jobs.streams.sql.reasons import COUNTED
+from jobs.streams.table_events import TableEvents
 from jobs.supervise.leased import Shared, report_failure
 
 _log = logging.getLogger(__name__)
@@ -72,6 +75,8 @@ class StreamWorker:
         self._shared = shared
         self._kafka = shared.kafka
         self._confirm = confirm
+        self._control = Control(shared.kafka, shared.config.name)
+        self._tables = TableEvents(shared.spark, shared.kafka, self._control, shared.frontiers)
         self._identity = LogIdentityCheck(shared.kafka, shared.topics, [build.log])
         self._spark = queries.query_session(shared.spark)
         self._pause = PAUSE_SECONDS
@@ -84,6 +89,8 @@ class StreamWorker:
         self._leaves_out, self._late_at = False, 0.0
         self._held: dict[str, Result] = {}
         """The newest documents of what is computed again, and is not published before all of it is."""
+        self._reached: Marker | None = None
+        """The newest marker of which everything that was committed before has been read."""
         self._whole = False
         """Whether all windows are published that were over when the query was begun. Until then, its log lacks some."""
 
@@ -124,8 +131,10 @@ class StreamWorker:
     def _compute(self) -> None:
         self._identity.invalidate()
         self._identity.check()
-        self._same_events()
         self._confirm()  # opening a producer fences whoever has one
+        self.build = self._tables.place(self.build)
+        self.progress.build = self.build
+        same_topics(self._kafka, self.build)
         publisher = StreamPublisher(self._kafka, self._shared.config.name, self.build)
         checkpoint = QueryCheckpoint(self.folder)
         newest = publisher.newest
@@ -205,20 +214,6 @@ class StreamWorker:
         queries.batch_views(session, self.build, kafka_options(self._kafka, "look"), nothing, nothing)
         return queries.remembers(queries.timed_rows(session, self.build))
 
-    def _same_events(self) -> None:
-        """Raise SourceError where a topic of events is another one than the build was begun with."""
-        for source in self.build.events.values():
-            found = self._kafka.topic(source.topic)
-            if found is None:
-                raise SourceUnavailable(
-                    f"Kafka has no topic {source.topic}", hint="the application that writes events makes it"
-                )
-            if found.id != source.topic_id:
-                raise SourceError(
-                    f"the topic {source.topic} was recreated: events that were counted are not in it",
-                    hint="run `driftless apply`: it begins another build of the stream",
-                )
-
     def _publish(
         self,
         publisher: StreamPublisher,
@@ -253,7 +248,7 @@ class StreamWorker:
     # -- beside the query ---------------------------------------------------------------------------------------
 
     def _follow(self, query: StreamingQuery, publisher: StreamPublisher, corrector: Corrector) -> None:
-        frontiers = EventFrontiers(Control(self._kafka, self._shared.config.name).now, self._written)
+        frontiers = EventFrontiers(self._moment, self._written)
         while not self.stop.wait(LOOK_SECONDS):
             if not query.isActive:
                 raise self._ended(query)
@@ -266,6 +261,7 @@ class StreamWorker:
             self._leave_out(publisher)
             if frontiers.look(self._read):
                 self._close(frontiers.reached_ms, publisher)
+                self._reached = frontiers.marker
             self._whole = self._whole or 0 < frontiers.begun_ms - self.build.lateness - 1 <= self.progress.closed_ms
             self._claim()
 
@@ -307,16 +303,16 @@ class StreamWorker:
     def _take_in(self, query: StreamingQuery) -> None:
         """What Spark tells of the batches that have ended since the last look."""
         progress = self.progress
-        for told in query.recentProgress:
-            if told.batchId <= self._seen:
-                continue
+        for told in queries.ended_batches(query, self._seen):
             self._seen = told.batchId
             for source in told.sources:
                 if source.endOffset and source.endOffset != "null":
                     progress.positions |= self._places(_offsets(source.endOffset))
             for name in self.build.events:
                 counts = told.observedMetrics.get(name)
-                self._leaves_out = self._leaves_out or (counts is not None and any(counts[why] for why in REASONS))
+                self._leaves_out = self._leaves_out or (
+                    counts is not None and any(counts[why] for why in COUNTED.values())
+                )
             self._batch_seconds = told.batchDuration / 1000
             states = told.stateOperators
             progress.state_rows = sum(state.numRowsTotal for state in states)
@@ -348,8 +344,9 @@ class StreamWorker:
         return SourceUnavailable(f"the query of the stream {self.build.stream} has ended", hint="it is begun again")
 
     def _claim(self) -> None:
-        """Raise the position of the source that the log claims. Events are not the source's: it is the newest one."""
-        progress, log, read = self.progress, self._own, self._shared.frontiers.newest
+        """Raise the position of the source that the log claims. Where no events are the source's, it is the newest."""
+        progress, log = self.progress, self._own
+        read = self._reached if self.build.captured else self._shared.frontiers.newest
         progress.ends = self._places(self._ends)
         if read is None or read.lsn <= self._claimed or not self._whole:
             return
@@ -361,15 +358,11 @@ class StreamWorker:
             self._told = progress.published
             progress.changed.set()  # where only time has passed, the next renewal of the lease tells
 
+    def _moment(self) -> Moment | None:
+        return self._tables.moment(self.build, self._shared.feed.state)
+
     def _written(self) -> Mapping[str, Offsets]:
-        """Where the topics of events have been written to, with partitions that came later."""
-        counts = {}
-        for topic in self.build.topics:
-            found = self._kafka.topic(topic)
-            if found is None:
-                raise SourceUnavailable(f"Kafka has no topic {topic}")
-            counts[topic] = found.partitions
-        self._ends = self._kafka.written_ends(counts)
+        self._ends = written_ends(self._kafka, self.build)
         return self._ends
 
     _ends: Mapping[str, Offsets] = {}

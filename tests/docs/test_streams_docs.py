@@ -10,11 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftless.config.models import Config
-from driftless.facts.streams import AnalysedStream, EventSource, StreamBuild
+from driftless.facts.event_source import EventSource
+from driftless.facts.streams import AnalysedStream, StreamBuild
 from jobs.streams.sql.analysis import analyse
 from jobs.streams.sql.documents import results
-from jobs.streams.sql.event_rows import REASON, event_rows_sql
+from jobs.streams.sql.event_rows import event_rows_sql
 from jobs.streams.sql.query import query_session, timed_rows
+from jobs.streams.sql.reasons import REASON
 from tests.docs.test_docs import blocks
 from tests.driftless.config.test_config import GOOD, load_text
 from tests.support.files import ROOT

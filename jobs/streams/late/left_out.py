@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
 from driftless.facts.streams import StreamBuild
 from driftless.kafka.client import Kafka, Offsets
 from jobs.streams.log.batch import newest_record, places, read_places, written
-from jobs.streams.sql.event_rows import INVALID, LATE, TOO_LATE
 from jobs.streams.sql.query import MOST_OFFSETS, left_out
+from jobs.streams.sql.reasons import COUNTED, DELETED
 
 LATE_KEY = b"late"
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """How many events before `read` were left out: all of them are in the log of late events."""
+    """How many events before `read` were left out: all of them are in the log of late events, but for rows of a table
+    that were deleted.
+    """
 
     read: Mapping[str, Offsets]
     late: int = 0
     invalid: int = 0
     too_late: int = 0
+    changed: int = 0
+    deleted: int = 0
 
     def to_text(self) -> bytes:
         return written({**vars(self), "read": places(self.read)})
@@ -33,7 +38,7 @@ class LeftOut:
     def from_text(cls, text: bytes) -> LeftOut:
         """Raises ValueError, KeyError, TypeError or AttributeError for what is none."""
         data = json.loads(text)
-        return cls(read_places(data), int(data["late"]), int(data["invalid"]), int(data.get("too_late", 0)))
+        return cls(read_places(data), **{name: int(data.get(name, 0)) for name in COUNTED})
 
 
 def newest_left_out(kafka: Kafka, batches: str, build: StreamBuild) -> LeftOut:
@@ -60,15 +65,11 @@ def late_slices(
         while any(at[p] < offset for p, offset in end.items()):
             to = {p: min(offset, at[p] + MOST_OFFSETS) for p, offset in end.items()}
             found = left_out(spark, source, options, at, to).toArrow().to_pylist()
-            records = [(f"{topic}/{r['partition']}/{r['offset']}".encode(), _told(name, r)) for r in found]
-            reasons = [row["reason"] for row in found]
-            before = replace(
-                before,
-                read={**before.read, topic: to},
-                late=before.late + reasons.count(LATE),
-                invalid=before.invalid + reasons.count(INVALID),
-                too_late=before.too_late + reasons.count(TOO_LATE),
-            )
+            told = (row for row in found if row["reason"] != DELETED)
+            records = [(f"{topic}/{r['partition']}/{r['offset']}".encode(), _told(name, r)) for r in told]
+            reasons = Counter(row["reason"] for row in found)
+            counts = {field: getattr(before, field) + reasons[why] for field, why in COUNTED.items()}
+            before = LeftOut({**before.read, topic: to}, **counts)
             yield before, records
             at = to
 

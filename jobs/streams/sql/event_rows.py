@@ -6,53 +6,56 @@ All of it is made of the record alone. So a query that goes on, a replay of it a
 from __future__ import annotations
 
 from driftless.config.event_types import MOMENT, event_type
-from driftless.facts.streams import EventSource
+from driftless.facts.event_source import EventSource
 from jobs.decode.spark_sql import literal, quote
+from jobs.streams.sql.captured_rows import captured_sql
+from jobs.streams.sql.reasons import INVALID, LATE, REASON, TOO_LATE
 
 SKEW_MS = 2_000
 """How much a device's clock may differ from the broker's before its events' times are corrected."""
-REASON = "_reason"
-"""The column that says why an event is left out; null where it is not."""
-LATE, TOO_LATE, INVALID = "late", "too late", "invalid"
-"""Reasons: it was received too late after it happened; so late that it corrects nothing either; it is no JSON object of
-the declared columns, or has no time.
-"""
-REASONS = (LATE, TOO_LATE, INVALID)
 _OLDEST_MS = 0
-_RECEIVED, _OBJECT, _BAD, _RAW = "_received", "_object", "_bad", "_raw"
+_RECEIVED, _OBJECT, _BAD, _RAW, _NO_EVENT = "_received", "_object", "_bad", "_raw", "_no_event"
 
 
 def event_rows_sql(source: EventSource, *, placed: bool = False) -> list[list[str]]:
-    """Steps of `selectExpr` over Kafka's columns `value` and `timestamp`, ending in the declared columns and `REASON`.
-    With `placed`, also in `partition`, `offset`, and when it happened and was received, in milliseconds.
+    """Steps of `selectExpr` over Kafka's columns, with headers where the topic is the log of a table, ending in the
+    declared columns and `REASON`. With `placed`, also in `partition`, `offset`, and when it happened and was received,
+    in milliseconds.
 
     The column of the event's time has it corrected: moved by what the device's clock was wrong at `sent`, and never
-    after the broker received the event.
+    after the event was received.
     """
     place = ["`partition`", "`offset`"] if placed else []
-    members = ", ".join(f"{quote(name)} STRING" for name in source.columns)
-    parsed = f"from_json(CAST(value AS STRING), {literal(members)})"
-    decoded = [*place, f"{parsed} AS {_OBJECT}", f"unix_millis(timestamp) AS {_RECEIVED}"]
+    parsed, no_event = list[list[str]](), list[str]()
+    if source.captured is None:
+        members = ", ".join(f"{quote(name)} STRING" for name in source.columns)
+        texts, received = f"from_json(CAST(value AS STRING), {literal(members)})", "unix_millis(timestamp)"
+    else:
+        before, (texts, received, why) = captured_sql(source, source.captured)
+        parsed, no_event = [before], [f"{why} AS {_NO_EVENT}"]
+    decoded = [*place, f"{texts} AS {_OBJECT}", f"{received} AS {_RECEIVED}", *no_event]
+    no_event = [_NO_EVENT] if no_event else []
     typed = [f"{_typed(name, kind)} AS {quote(name)}" for name, kind in source.columns.items()]
     bad = " OR ".join(
         f"({_OBJECT}.{quote(name)} IS NOT NULL AND {_typed(name, kind)} IS NULL)"
         for name, kind in source.columns.items()
         if event_type(kind).spark != "STRING"
     )
-    shaped = [*place, *typed, f"({bad}) AS {_BAD}", _RECEIVED]
+    shaped = [*place, *typed, f"({bad or 'false'}) AS {_BAD}", _RECEIVED, *no_event]
     columns = [quote(name) for name in source.columns]
-    timed = [*place, *columns, _BAD, _RECEIVED, f"{_corrected(source)} AS {_RAW}"]
+    timed = [*place, *columns, _BAD, _RECEIVED, *no_event, f"{_corrected(source)} AS {_RAW}"]
     event = quote(source.event)
     others = [c for c in columns if c != event]
     at = f"timestamp_millis(least({_RAW}, {_RECEIVED})) AS {event}"
     too_late = f"WHEN {_RECEIVED} - {_RAW} > {source.lateness + source.correct} THEN '{TOO_LATE}' "
     too_late = too_late if source.correct else ""
     reason = (
-        f"CASE WHEN {_BAD} OR {_RAW} IS NULL OR {_RAW} < {_OLDEST_MS} THEN '{INVALID}' "
+        f"CASE {f'WHEN {_NO_EVENT} IS NOT NULL THEN {_NO_EVENT} ' if no_event else ''}"
+        f"WHEN {_BAD} OR {_RAW} IS NULL OR {_RAW} < {_OLDEST_MS} THEN '{INVALID}' "
         f"{too_late}WHEN {_RECEIVED} - {_RAW} > {source.lateness} THEN '{LATE}' END AS {REASON}"
     )
     more = [*place, f"{_RAW} AS happened_ms", f"{_RECEIVED} AS received_ms"] if placed else []
-    return [decoded, shaped, timed, [*others, at, reason, *more]]
+    return [*parsed, decoded, shaped, timed, [*others, at, reason, *more]]
 
 
 def empty_columns(source: EventSource) -> list[str]:

@@ -9,20 +9,24 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col, count, expr, when
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from driftless.errors import SourceError
-from driftless.facts.streams import CHANGES, FINAL, SESSION, WINDOW, EventSource, StreamBuild
+from driftless.facts.event_source import EventSource
+from driftless.facts.streams import CHANGES, FINAL, SESSION, WINDOW, StreamBuild
 from driftless.kafka.client import Offsets
 from driftless.where.words import spark_words
 from jobs.decode.spark_sql import literal, quote
-from jobs.streams.sql.event_rows import LATE, REASON, REASONS, empty_columns, event_rows_sql
+from jobs.streams.sql.captured_rows import header_sql
+from jobs.streams.sql.event_rows import empty_columns, event_rows_sql
+from jobs.streams.sql.reasons import COUNTED, LATE, REASON
 
 NEVER = "36500 days"
 """The delay by which events never move the watermark."""
@@ -114,7 +118,8 @@ def start(
     """
     topic, first = ticks
     for name, source in build.events.items():
-        events = _stream(spark, options, source.topic, source.floors).option("maxOffsetsPerTrigger", MOST_OFFSETS)
+        events = _stream(spark, _with_headers(source, options), source.topic, source.floors)
+        events = events.option("maxOffsetsPerTrigger", MOST_OFFSETS)
         rows = _event_rows(events.load(), source).observe(name, *_counts())
         in_time = rows.where(f"{REASON} IS NULL").select(*_columns(source))
         kept = in_time.selectExpr("*", f"CAST(NULL AS BOOLEAN) AS {TICK}")
@@ -128,6 +133,13 @@ def start(
         whole.where(BARRIER).drop(TICK).createOrReplaceTempView(name)
     writer = timed_rows(spark, build).writeStream.outputMode(MODES[build.emit]).foreachBatch(publish)
     return writer.option("checkpointLocation", str(folder)).trigger(processingTime=TRIGGERS[build.emit]).start()
+
+
+def ended_batches(query: StreamingQuery, seen: int) -> Iterator[StreamingQueryProgress]:
+    """What Spark tells of the batches that have ended since the batch `seen`. While it waits for events, it also tells
+    of the batch that is to come, as if that had read nothing.
+    """
+    return (told for told in query.recentProgress if told.batchId > seen and "addBatch" in told.durationMs)
 
 
 def assert_barrier(query: StreamingQuery) -> bool:
@@ -239,6 +251,22 @@ def closed_batch(
     return only(rows, build, where if build.emit == CHANGES else f"{where} AND {TO} <= {closed_ms:d}")
 
 
+def repeated_rows(
+    spark: SparkSession, source: EventSource, options: Mapping[str, str], end: Offsets, most: int
+) -> dict[int, tuple[int, ...]]:
+    """Of the log of a table up to `end`, the rows that a snapshot has read though it has them before: partition ->
+    offsets, of `most` rows at most.
+    """
+    records = _between(spark, source, options, source.floors, end)
+    rows = records.selectExpr("`partition`", "`offset`", "key", f"{header_sql('op')} AS op").where("op IN ('c', 'r')")
+    first = "min(`offset`) OVER (PARTITION BY `partition`, key) AS first"
+    again = rows.selectExpr("*", first).where("op = 'r' AND `offset` > first").select("partition", "offset")
+    found: dict[int, list[int]] = {}
+    for row in again.limit(most).toArrow().to_pylist():
+        found.setdefault(row["partition"], []).append(row["offset"])
+    return {p: tuple(sorted(offsets)) for p, offsets in sorted(found.items())}
+
+
 def left_out(
     spark: SparkSession, source: EventSource, options: Mapping[str, str], begin: Offsets, end: Offsets
 ) -> DataFrame:
@@ -247,15 +275,20 @@ def left_out(
     """
     rows = _event_rows(_between(spark, source, options, begin, end), source, placed=True)
     shown = ("`partition`", "`offset`", "happened_ms", "received_ms", f"{REASON} AS reason")
-    return rows.where(f"{REASON} IS NOT NULL").selectExpr(*shown)
+    return rows.where(f"{REASON} IN ({', '.join(map(literal, COUNTED.values()))})").selectExpr(*shown)
 
 
 def _between(
     spark: SparkSession, source: EventSource, options: Mapping[str, str], begin: Offsets, end: Offsets
 ) -> DataFrame:
-    reader = spark.read.format("kafka").options(**options).option("assign", json.dumps({source.topic: sorted(end)}))
+    reader = spark.read.format("kafka").options(**_with_headers(source, options))
+    reader = reader.option("assign", json.dumps({source.topic: sorted(end)}))
     reader = reader.option("startingOffsets", _written(source.topic, begin))
     return reader.option("endingOffsets", _written(source.topic, end)).load()
+
+
+def _with_headers(source: EventSource, options: Mapping[str, str]) -> dict[str, str]:
+    return dict(options) if source.captured is None else {**options, "includeHeaders": "true"}
 
 
 def _event_rows(records: DataFrame, source: EventSource, *, placed: bool = False) -> DataFrame:
@@ -270,7 +303,7 @@ def _columns(source: EventSource) -> list[Column]:
 
 def _counts() -> list[Column]:
     """How many events are left out, by reason."""
-    return [count(when(expr(f"{REASON} = {literal(why)}"), True)).alias(why) for why in REASONS]
+    return [count(when(expr(f"{REASON} = {literal(why)}"), True)).alias(why) for why in COUNTED.values()]
 
 
 def _stream(spark: SparkSession, options: Mapping[str, str], topic: str, begin: Offsets):  # type: ignore[no-untyped-def]

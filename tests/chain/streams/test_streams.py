@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -102,6 +103,10 @@ _tampered = set[bytes | None]()
 """Keys whose records a test wrote itself."""
 
 
+_ids = itertools.count(1)
+"""No two events of a module have the same id: pairs of them are keys."""
+
+
 class Clicks:
     """Writes events of a seed: most in time, some late, some of clocks that are wrong, some that are none."""
 
@@ -110,7 +115,6 @@ class Clicks:
         self.bootstrap = pipeline.endpoints.kafka
         self._random = random.Random(seed)
         self._producer = Producer({"bootstrap.servers": self.bootstrap})
-        self._id = 0
 
     def write(self, count: int) -> None:
         for _ in range(count):
@@ -118,14 +122,13 @@ class Clicks:
         self._producer.flush(30)
 
     def _event(self) -> bytes:
-        self._id += 1
         chance, now = self._random.random(), time.time()
         if chance < 0.02:
             return self._random.choice([b"no json", b"[1]", b'{"id": 7}', b'{"id": "x", "at": 1}', b""])
         wrong = self._random.choice([-90_000.0, 86_400.0]) if chance < 0.1 else 0.0  # the clock of the device
         delay = self._random.choice([30.0, 9.0]) if 0.1 <= chance < 0.15 else self._random.random() * 2
         event: dict[str, Any] = {
-            "id": self._id,
+            "id": next(_ids),
             "page": self._random.choice(["home", "cart", "none", "ü:{}%"]),
             "price": self._random.choice([None, 1, "2.50", 0.25]),
             "at": _written(now - delay + wrong, self._random),

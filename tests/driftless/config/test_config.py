@@ -106,8 +106,8 @@ def test_a_secret_is_read_from_a_file_and_never_from_a_message(tmp_path: Path) -
 
 
 def test_what_this_version_cannot_do_says_so(tmp_path: Path) -> None:
-    events = "events:\n  orders:\n    table: public.orders\n    columns: {at: timestamptz}\n    time: {event: at}\n"
-    assert "sync.yaml:21: events.orders.table: this version cannot do that yet" in problems(tmp_path, GOOD + events)
+    events = "events:\n  orders:\n    message: cart\n    columns: {at: timestamptz}\n    time: {event: at}\n"
+    assert "sync.yaml:21: events.orders.message: this version cannot do that yet" in problems(tmp_path, GOOD + events)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,11 @@ def test_a_follower_may_name_a_stream_as_its_view(tmp_path: Path) -> None:
         ("by_minute:", "product:", 8, "there is a view `product` too: followers cannot tell them apart"),
         ("key: id", "key: id\n    emit: often", 11, "must be 'final' or 'changes'"),
         ("topic: app.clicks", "topic: app clicks", 3, "a topic's name has letters, digits"),
-        ("topic: app.clicks", "topic: app.clicks\n    outbox: public.outbox", 4, "this version cannot do that yet"),
+        ("topic: app.clicks", "topic: app.clicks\n    message: cart", 4, "this version cannot do that yet"),
+        ("topic: app.clicks", "topic: app.clicks\n    outbox: products", 2, "`topic` and `outbox`: events are in one"),
+        ("topic: app.clicks", "outbox: public.outbox", 3, "public.outbox is not under source.tables"),
+        ("topic: app.clicks", "table: products", 2, "`columns` are those that the table has in the database"),
+        ("    topic: app.clicks\n", "", 2, "it does not say where events are"),
     ],
 )
 def test_a_mistake_of_a_stream_is_told_with_its_line(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:

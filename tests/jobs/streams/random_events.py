@@ -14,7 +14,8 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from driftless.facts.streams import EventSource, StreamBuild, WindowEnds, stream_table
+from driftless.facts.event_source import EventSource
+from driftless.facts.streams import StreamBuild, WindowEnds, stream_table
 from driftless.kafka.client import Kafka
 from driftless.table import Column
 from jobs.spark.source import kafka_options

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from driftless.facts.streams import EventSource
+from driftless.facts.event_source import EventSource
 from jobs.streams.sql.event_rows import event_rows_sql
 
 COLUMNS = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from driftless.facts.streams import SESSION, EventSource, StreamBuild, stream_table
+from driftless.facts.event_source import EventSource
+from driftless.facts.streams import SESSION, StreamBuild, stream_table
 from driftless.table import Column
 from jobs.streams.sql.query import TO, only, query_session, timed_rows
 

@@ -1,0 +1,106 @@
+"""Where a build of a stream reads its events: a topic that applications write, or the log of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from driftless.config.streams import EventsConfig
+from driftless.kafka.client import Offsets, Topic
+from driftless.table import Column
+
+
+@dataclass(frozen=True)
+class CapturedEvents:
+    """How the log of a table holds events: each row that was added is one.
+
+    `columns`: those of the row that are read. `payload`: the column whose JSON object has all others; empty where there
+    is none. `epoch`: with which they begin, at the earliest before its snapshot is complete. What the snapshot read is
+    before `until`. `repeated`: of that, the rows that the log has already, partition -> offsets.
+    """
+
+    table: str
+    columns: tuple[Column, ...]
+    payload: str
+    epoch: int
+    until: Offsets = field(default_factory=dict)
+    repeated: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "table": self.table,
+            "columns": [asdict(column) for column in self.columns],
+            "payload": self.payload,
+            "epoch": self.epoch,
+            "until": {str(p): offset for p, offset in self.until.items()},
+            "repeated": {str(p): list(offsets) for p, offsets in self.repeated.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CapturedEvents:
+        columns = tuple(map(Column.from_json, data["columns"]))
+        until = {int(p): int(offset) for p, offset in data["until"].items()}
+        repeated = {int(p): tuple(map(int, offsets)) for p, offsets in data["repeated"].items()}
+        return cls(str(data["table"]), columns, str(data["payload"]), int(data["epoch"]), until, repeated)
+
+
+@dataclass(frozen=True)
+class EventSource:
+    """Events as a build reads them: a topic from `floors` on. `lateness`: in milliseconds. `correct`: for how many more
+    an event that is late corrects what was final. `captured`: where the topic is the log of a table.
+    """
+
+    topic: str
+    topic_id: str
+    floors: Offsets
+    columns: Mapping[str, str]
+    event: str
+    sent: str | None
+    lateness: int
+    correct: int = 0
+    captured: CapturedEvents | None = None
+
+    @classmethod
+    def of(cls, config: EventsConfig, topic: Topic, floors: Offsets) -> EventSource:
+        """Of a topic that applications write."""
+        return cls(topic.name, topic.id, floors, dict(config.columns), **_rules(config))
+
+    @classmethod
+    def of_table(
+        cls, config: EventsConfig, topic: str, columns: Mapping[str, str], rows: CapturedEvents
+    ) -> EventSource:
+        """Of the log of a table. Where it begins is known once its snapshot is complete."""
+        return cls(topic, "", {}, dict(columns), **_rules(config), captured=rows)
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether it is known where it begins."""
+        return self.captured is None or bool(self.floors)
+
+    def to_json(self) -> dict[str, object]:
+        fields = {name: value for name, value in vars(self).items() if name != "captured"}
+        captured = {} if self.captured is None else {"captured": self.captured.to_json()}
+        return {**fields, "floors": {str(p): o for p, o in self.floors.items()}, **captured}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> EventSource:
+        captured = CapturedEvents.from_json(data["captured"]) if data.get("captured") else None
+        floors = {int(p): int(o) for p, o in data["floors"].items()}
+        return cls(**{**data, "floors": floors, "captured": captured})
+
+    @property
+    def definition(self) -> list[object]:
+        """What its rows are made of: where it begins is no part of that."""
+        log: object = self.topic_id if self.captured is None else _definition(self.captured)
+        made_of = [self.topic, log, sorted(self.columns.items()), self.event, self.sent, self.lateness]
+        return [*made_of, *([self.correct] if self.correct else [])]
+
+
+def _rules(config: EventsConfig) -> dict[str, Any]:
+    time = config.time
+    return {"event": time.event, "sent": time.sent, "lateness": config.lateness_ms, "correct": config.correct_ms}
+
+
+def _definition(rows: CapturedEvents) -> list[object]:
+    return [rows.table, [asdict(replace(column, toastable=False)) for column in rows.columns], rows.payload]

@@ -147,7 +147,10 @@ def stream(pipeline: Pipeline, name: str = "bought") -> dict[str, Any]:
 
 def assert_counted(pipeline: Pipeline, orders: Orders, **more: Any) -> None:
     wanted = orders.wanted(**more)
-    until("every order to be counted once", lambda: shown(pipeline) == wanted, 120)
+    try:
+        until("every order to be counted once", lambda: shown(pipeline) == wanted, 120)
+    except AssertionError:
+        assert shown(pipeline) == wanted, pipeline.explain()
     done = pipeline.here("verify", "bought", "bought-cache", seconds=180)
     assert done.code == 0, done.out + done.err
 
@@ -156,7 +159,6 @@ def test_each_row_counts_once_whatever_becomes_of_it(pipeline: Pipeline, source:
     orders = Orders(source, SEED)
     orders.history(40)
     pipeline.apply()
-    assert pipeline.here("apply").out.count("rebuild") == 0
     pipeline.run()
     orders.write(30)
     orders.delete(10)
@@ -195,6 +197,7 @@ def _posted(pipeline: Pipeline) -> Counter[str]:
     return found
 
 
+@pytest.mark.soak
 def test_rows_that_a_snapshot_reads_again_count_once(pipeline: Pipeline, source: psycopg.Connection) -> None:
     """Events of a table that was captured before: its log has lost rows. Then all tables are re-snapshotted."""
     events, streams, followers = (pipeline.sync.pop(name) for name in ("events", "streams", "followers"))
@@ -213,15 +216,17 @@ def test_rows_that_a_snapshot_reads_again_count_once(pipeline: Pipeline, source:
     done = pipeline.apply()
     assert "events are read from it" in done.out
     assert "events are read from it" not in pipeline.apply().out
-    pipeline.run()
+    job = pipeline.run()
     orders.write(20)
     assert_counted(pipeline, orders)
     orders.delete(5)
     until("the deletes", lambda: stream(pipeline)["deleted"] == orders.deleted, 60)
-    pipeline.here.write()
     done = pipeline.here("apply", "--anew", seconds=240)
     assert done.code == 0, done.out + done.err
     assert "re-snapshotted" in done.out
+    until("the run to end, as every one does then", lambda: not job.running, 60)
+    job.told = True
+    pipeline.run()
     orders.write(10)
     left = {str(row[0]).replace("-", "") for row in source.execute("select id from orders").fetchall()}
     until("another build", lambda: stream(pipeline)["generation"] == 2, 60)

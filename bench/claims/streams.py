@@ -7,7 +7,7 @@ import random
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -187,6 +187,10 @@ def _cost(ends: Mapping[str, Mapping[int, int]], documents: int, begun: tuple[fl
 
 def _cpu() -> tuple[float, float]:
     """Seconds of this process, and of Spark's JVM."""
-    here = psutil.Process()
-    mine, *others = ((t.user + t.system) for t in (p.cpu_times() for p in (here, *here.children(recursive=True))))
-    return mine, sum(others)
+    here, others = psutil.Process(), 0.0
+    for child in here.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            times = child.cpu_times()
+            others += times.user + times.system
+    mine = here.cpu_times()
+    return mine.user + mine.system, others

@@ -32,6 +32,10 @@ def run(
     file: File = SYNC,
     until_caught_up: Annotated[bool, typer.Option("--until-caught-up", help="End when all is applied.")] = False,
     memory: Annotated[str, typer.Option("--memory", help="Heap of the Spark driver.")] = "1g",
+    checkpoints: Annotated[
+        Path | None,
+        typer.Option("--checkpoints", help="Where streams keep their state on a cluster: a folder of all machines."),
+    ] = None,
 ) -> None:
     """Follow until stopped with Ctrl-C or SIGTERM. Several processes may share the followers between them.
 
@@ -55,6 +59,7 @@ def run(
             views=views,
             streams=streams,
             memory=memory,
+            checkpoints=None if checkpoints is None else checkpoints.absolute(),
             until_lsn=until_lsn,
             until_caught_up=until_caught_up,
         )
@@ -103,6 +108,7 @@ def run_here(
     views: Sequence[tuple[str, int]] = (),
     streams: Sequence[str] = (),
     memory: str = "1g",
+    checkpoints: Path | None = None,
     **until: Any,
 ) -> bool:
     """Run followers, build views and compute streams here, until a signal or as `Runner.run` has it.
@@ -114,7 +120,16 @@ def run_here(
     from stack import stack_home
 
     rows = stack_home() / "rows"
-    runner = Runner(config, followers, spark_jars(), views=views, streams=streams, rows=rows, memory=memory)
+    runner = Runner(
+        config,
+        followers,
+        spark_jars(),
+        views=views,
+        streams=streams,
+        rows=rows,
+        checkpoints=checkpoints,
+        memory=memory,
+    )
     interrupted = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:

@@ -30,6 +30,7 @@ from jobs.log.small_slices import SmallSliceReader
 from jobs.spark.login import log_in_as_spark
 from jobs.spark.session import session, stop
 from jobs.streams.progress import StreamProgress
+from jobs.streams.shared_folder import assert_shared
 from jobs.streams.stream_runner import StreamRunner
 from jobs.supervise.feed import ControlFeed
 from jobs.supervise.keeper import Keeper
@@ -63,16 +64,18 @@ class Runner:
         views: Sequence[tuple[str, int]] = (),
         streams: Sequence[str] = (),
         rows: Path = Path("rows"),
+        checkpoints: Path | None = None,
         memory: str = "1g",
     ) -> None:
         """`views`: shards of views of several tables that are built here; `streams`: those that are computed here;
-        `rows`: the folder for what they keep.
+        `rows`: the folder for what they keep; `checkpoints`: that of streams on a cluster.
         """
         self._config = config
         self._followers = followers
         self._views = views
         self._streams = streams
         self._rows = rows
+        self._checkpoints = checkpoints
         self._jars = jars
         self._memory = memory
         self._stop = threading.Event()
@@ -137,7 +140,10 @@ class Runner:
                 ending.callback(waiting.stop)
             small = SmallSliceReader(spark)
             topics = TopicFacts(kafka)
-            shared = Shared(self._config, kafka, spark, small, ends, topics, frontiers, feed, quarantine, self._rows)
+            if self._streams and self._checkpoints is not None:
+                assert_shared(spark, self._checkpoints)
+            folders = self._rows, self._checkpoints
+            shared = Shared(self._config, kafka, spark, small, ends, topics, frontiers, feed, quarantine, *folders)
             others = keepers[len(self._followers) :]
             for stream, keeper in zip(self._streams, others[len(self._views) :], strict=True):
                 computing = StreamRunner(shared, stream, keeper)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driftless import names
-from driftless.errors import SourceError
+from driftless.errors import ConfigError, SourceError
 from driftless.facts.generation import generations
 from driftless.facts.state import Fact, State
 from driftless.facts.streams import StreamBuild, stream_builds, stream_progress_key
@@ -49,10 +49,10 @@ class StreamRunner(LeasedWorkers[_RunningStream]):
 
     def begin(self, state: State) -> None:
         """Start every build that there is. Raises where the stream was never applied."""
-        if submitted():
-            raise SourceError(
-                f"the stream {self.stream} cannot be computed on a cluster yet: its checkpoint is on one machine",
-                hint=f"name the followers to run there, and use `driftless run {self.stream}` on one machine",
+        if submitted() and self._shared.checkpoints is None:
+            raise ConfigError(
+                f"the stream {self.stream} keeps its state where all executors reach it: nothing says where",
+                hint="add `--checkpoints FOLDER`, which all machines of the cluster have mounted at the same place",
             )
         found = stream_builds(state, self.stream)
         if not found:
@@ -86,7 +86,8 @@ class StreamRunner(LeasedWorkers[_RunningStream]):
 
     def _folder(self, number: int) -> Path:
         """Of the checkpoint."""
-        return self._shared.rows / self._shared.config.name / f"{self.stream}-{number}.checkpoint"
+        folder = self._shared.checkpoints or self._shared.rows
+        return folder / self._shared.config.name / f"{self.stream}-{number}.checkpoint"
 
     def _end(self, number: int) -> None:
         """Stop a build that is to be, or has been, dropped, and remove its checkpoint. Raises Fenced before."""

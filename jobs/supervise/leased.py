@@ -40,7 +40,9 @@ TURN_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class Shared:
-    """What everything that runs in a process has in common. `rows`: the folder for what views keep."""
+    """What everything that runs in a process has in common. `rows`: the folder for what views keep. `checkpoints`: that
+    for what streams keep, where it is another one.
+    """
 
     config: Config
     kafka: Kafka
@@ -52,6 +54,7 @@ class Shared:
     feed: ControlFeed
     quarantine: QuarantineLog
     rows: Path
+    checkpoints: Path | None = None
 
 
 class WorkerProgress(Protocol):

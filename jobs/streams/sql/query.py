@@ -60,6 +60,8 @@ def query_session(spark: SparkSession) -> SparkSession:
     session = spark.newSession()
     for name, value in SETTINGS.items():
         session.conf.set(name, value)
+    if not str(spark.sparkContext.master).startswith("local"):
+        session.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
     return session
 
 

@@ -127,7 +127,7 @@ class Submitted(Job):
             [*options, str(ROOT / "jobs" / "main.py"), *names],
             folder=pipeline.here.folder,
             environment={**pipeline.here.environ(), "PYSPARK_PYTHON": sys.executable},
-            log=cluster.folder / f"submitted-{'-'.join(names)}.log",
+            log=cluster.folder / f"submitted-{'-'.join(Path(name).name for name in names)}.log",
         )
         pipeline.here.jobs.append(self)
 

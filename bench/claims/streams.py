@@ -28,6 +28,7 @@ from jobs.streams.log.batch import QueryCheckpoint
 from jobs.streams.publisher import StreamPublisher
 from jobs.streams.sql import query as queries
 from jobs.streams.sql.documents import results
+from jobs.streams.sql.timed import closed_batch
 from stack import Stack, fetch
 
 AIM = "15,000 events/CPU s"
@@ -175,7 +176,7 @@ def _in_batch(spark: SparkSession, kafka: Kafka, build: StreamBuild, now: int) -
     ends = {topic: kafka.committed_ends(topic, PARTITIONS) for topic in build.topics}
     begun, own = _cpu(), queries.query_session(spark)
     queries.batch_views(own, build, kafka_options(kafka, "bench"), begin, ends)
-    rows = queries.closed_batch(own, build, now + 120_000, 0).toArrow()
+    rows = closed_batch(own, build, now + 120_000, 0).toArrow()
     documents = len(list(results(build.stream, rows, build.table.key)))
     return _cost(ends, documents, begun)
 

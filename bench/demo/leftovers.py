@@ -10,7 +10,17 @@ import psycopg
 import urllib3
 from psycopg import sql
 
-from bench.demo.place import CACHE_KEY, FIRST, LATER, ORDER_INDEX, PIPELINE, SEARCH_INDEX
+from bench.demo.place import (
+    CACHE_KEY,
+    COUNTED,
+    FIRST,
+    LATER,
+    ORDER_INDEX,
+    PIPELINE,
+    RUSH_KEY,
+    SEARCH_INDEX,
+    SOLD_KEY,
+)
 from bench.demo.shop import DATABASE, MADE_BY
 from driftless import names
 from driftless.config.models import KafkaConfig
@@ -104,13 +114,15 @@ def delete_topics(bootstrap: str, pipeline: str) -> bool:
 
 def _drop_followers(endpoints: Endpoints) -> None:
     """Through the sinks themselves, which refuse to drop what they did not make."""
-    stores: dict[str, tuple[str, dict[str, object]]] = {
-        FIRST[0]: ("opensearch", {"url": endpoints.opensearch, "index": SEARCH_INDEX}),
-        FIRST[1]: ("redis", {"url": endpoints.redis, "key": CACHE_KEY}),
-        LATER: ("opensearch", {"url": endpoints.opensearch, "index": ORDER_INDEX}),
+    stores: dict[str, tuple[str, dict[str, object], tuple[str, ...]]] = {
+        FIRST[0]: ("opensearch", {"url": endpoints.opensearch, "index": SEARCH_INDEX}, ("id",)),
+        FIRST[1]: ("redis", {"url": endpoints.redis, "key": CACHE_KEY}, ("id",)),
+        COUNTED[0]: ("redis", {"url": endpoints.redis, "key": SOLD_KEY}, ("product_id", "minute")),
+        COUNTED[1]: ("redis", {"url": endpoints.redis, "key": RUSH_KEY}, ("category", "began")),
+        LATER: ("opensearch", {"url": endpoints.opensearch, "index": ORDER_INDEX}, ("id",)),
     }
-    for follower, (kind, config) in stores.items():
-        sink = open_sink(kind, config, SinkContext(PIPELINE, follower, ("id",)))
+    for follower, (kind, config, key) in stores.items():
+        sink = open_sink(kind, config, SinkContext(PIPELINE, follower, key))
         try:
             sink.drop(1, also_live=True)
         finally:

@@ -13,11 +13,15 @@ import redis
 import urllib3
 
 from bench.demo.compare import parse
-from bench.demo.place import CACHE_KEY, COMMAND, ORDER_INDEX, SEARCH_INDEX, Place
+from bench.demo.place import CACHE_KEY, COMMAND, ORDER_INDEX, RUSH_KEY, SEARCH_INDEX, SOLD_KEY, Place
 from bench.demo.screen import columns
 
 SEARCH = "waterproof jacket"
 _ABSENT = ("-", "-")
+_SOLD = """
+select to_char(date_trunc('minute', now() at time zone 'UTC'), 'YYYYMMDD-HH24MI'), coalesce(sum(quantity), 0)
+from sales where product_id = %s and sold_at >= date_trunc('minute', now())
+"""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,20 @@ class Stores:
             shown = (f"{document['price'][1]:.2f}", f"{document['stock'][1]}") if document else _ABSENT
             cells.append([f"  {store}", *shown, "same" if shown == database else "on its way"])
         return columns(cells, right=(1, 2))
+
+    def sales(self, number: int) -> list[str]:
+        """How much of a product was sold in this minute, by database and cache, and the rushes that are over."""
+        row = self._database.execute(_SOLD, (number,)).fetchone()
+        assert row is not None
+        minute, sold = row
+        cached = self._redis.get(SOLD_KEY.format(product_id=number, minute=minute))
+        counted = parse(cached)["sold"][1] if cached else 0
+        texts = self._redis.mget([*self._redis.scan_iter(RUSH_KEY.partition("{")[0] + "*", count=50_000), ""])
+        rushes = [int(parse(text)["sales"][1]) for text in texts if text]
+        cells = [[f"product {number}, sold in this minute", f"{sold}", "in the database"]]
+        cells += [["", f"{counted}", "in the cache" if counted == sold else "in the cache, on its way"]]
+        cells += [["rushes that are over", f"{len(rushes)}", f"the longest of {max(rushes, default=0)} sales"]]
+        return columns(cells, right=(1,))
 
 
 def around(place: Place, stack_name: str) -> str:

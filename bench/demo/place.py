@@ -21,9 +21,12 @@ from stack import Endpoints
 PIPELINE = "demo"
 COMMAND = Path(sys.executable).with_name("driftless")
 FIRST, LATER = ("product-search", "product-cache"), "order-search"
+STREAMS, COUNTED = ("sold", "rush"), ("sold-cache", "rush-cache")
+"""What is computed of sales, and who follows it."""
 VIEW = "order"
 """What the later one follows; it is built of four tables."""
 SEARCH_INDEX, ORDER_INDEX, CACHE_KEY = "shop-products", "shop-orders", "shop:product:{id}"
+SOLD_KEY, RUSH_KEY = "shop:sold:{product_id}:{minute}", "shop:rush:{category}:{began}"
 _STOP_SECONDS = 30.0
 
 _SYNC = """\
@@ -36,6 +39,7 @@ source:
     public.products: {{}}
     public.orders: {{}}
     public.order_lines: {{}}
+    public.sales: {{}}
 kafka: {{bootstrap: "{kafka}"}}
 connect: {{url: "{connect}"}}
 views:
@@ -52,7 +56,31 @@ views:
         columns: [line, quantity, price]
         one:
           product: {{table: public.products, by: product_id, columns: [id, title, category]}}
+events:
+  sales:                              # each row that is added to the table is one
+    table: public.sales
+    time: {{event: sold_at}}
+    lateness: 2s                      # a window is final so long after its end
+    late: {{correct: 1h}}               # what comes later, as after a pause of the machine, corrects it
+streams:
+  sold:                               # what each product sells in each minute, with every change
+    sql: >
+      SELECT date_format(window.start, 'yyyyMMdd-HHmm') AS minute, product_id, count(*) AS orders, sum(quantity) AS sold
+      FROM sales GROUP BY window(sold_at, '1 minute'), product_id
+    key: [product_id, minute]
+    emit: changes
+  rush:                               # sales of one category with less than a second between them; once it is over
+    sql: >
+      SELECT category, session_window.start AS began, count(*) AS sales
+      FROM sales GROUP BY category, session_window(sold_at, '1 second')
+    key: [category, began]
 followers:
+  sold-cache:
+    view: sold
+    redis: {{url: "{redis}", key: "{sold_key}"}}
+  rush-cache:
+    view: rush
+    redis: {{url: "{redis}", key: "{rush_key}"}}
   product-search:
     view: product
     opensearch:
@@ -136,6 +164,8 @@ class Place:
             search_index=SEARCH_INDEX,
             order_index=ORDER_INDEX,
             cache_key=CACHE_KEY,
+            sold_key=SOLD_KEY,
+            rush_key=RUSH_KEY,
             **vars(self.endpoints),
         )
         self.sync.write_text(text)

@@ -12,7 +12,19 @@ import psycopg
 from bench.demo import compare, shop
 from bench.demo.leftovers import remove_leftovers
 from bench.demo.look import SEARCH, Stores, around
-from bench.demo.place import CACHE_KEY, FIRST, LATER, ORDER_INDEX, PIPELINE, SEARCH_INDEX, VIEW, Place, Runner
+from bench.demo.place import (
+    CACHE_KEY,
+    COUNTED,
+    FIRST,
+    LATER,
+    ORDER_INDEX,
+    PIPELINE,
+    SEARCH_INDEX,
+    STREAMS,
+    VIEW,
+    Place,
+    Runner,
+)
 from bench.demo.screen import Meter, Screen, clock, columns
 from bench.demo.shop import Size
 from bench.demo.writer import CHANGES_A_SECOND, FAVOURITE, Writer
@@ -121,9 +133,9 @@ class Demo:
                     return
 
     def _follow(self, place: Place, writer: Writer) -> None:
-        self._screen.step("Follow it into a search index and a cache")
-        self._run(place, *FIRST)
-        self._until_live(place, writer, *FIRST)
+        self._screen.step("Follow it into a search index and a cache, and count sales as they happen")
+        self._run(place, *FIRST, *STREAMS, *COUNTED)
+        self._until_live(place, writer, *FIRST, *COUNTED)
 
     def _watch(self, place: Place, writer: Writer, stores: Stores) -> None:
         self._screen.step(f"Watch for {self._seconds:.0f} seconds while the writer goes on")
@@ -143,7 +155,7 @@ class Demo:
         self._screen.say(f"$ driftless apply -f {place.sync}", "bold")
         self._screen.quote(place.command("apply"))
         self._run(place, VIEW, LATER)
-        self._until_live(place, writer, *FIRST, LATER)
+        self._until_live(place, writer, *FIRST, *COUNTED, LATER)
 
     def _settle(self, place: Place, writer: Writer) -> None:
         self._screen.step("Stop the writer, and wait until all of its changes have been applied")
@@ -158,6 +170,8 @@ class Demo:
         begun = time.monotonic()
         place.command("wait", "--lsn", row[0], "--timeout", "120")
         self._screen.say(f"all followers have applied it, after {time.monotonic() - begun:.1f} s")
+        self._screen.say(f"$ driftless verify {' '.join(STREAMS)} -f {place.sync}", "bold")
+        self._screen.quote(place.command("verify", *STREAMS))
 
     def compare_followers(self, place: Place) -> bool:
         """Whether every document of every follower is what the database has."""
@@ -249,7 +263,7 @@ def _seen(writer: Writer, stores: Stores) -> list[str]:
     hits = stores.search()
     writer.watched = [hit.product for hit in hits]
     rows = [[f'search "{SEARCH}"', "price"], *([f"  {hit.title}", f"{hit.price}"] for hit in hits)]
-    return [*columns(rows, right=(1,)), "", *stores.product(FAVOURITE)]
+    return [*columns(rows, right=(1,)), "", *stores.product(FAVOURITE), "", *stores.sales(FAVOURITE)]
 
 
 def _standing(facts: dict[str, dict[str, Any]]) -> list[str]:

@@ -14,7 +14,7 @@ from bench.demo.shop import LINE_COLUMNS, ORDER_COLUMNS, PRODUCT_COLUMNS, Size, 
 
 CHANGES_A_SECOND = 100
 FAVOURITE = 42
-"""A product that is changed again and again and never deleted."""
+"""A product that is changed and sold again and again, and never deleted."""
 _FAVOURITE_SECONDS = 3.0
 
 
@@ -95,10 +95,14 @@ class Writer(threading.Thread):
         """An order with its lines, in one transaction: no document may ever show a part of it."""
         self._last_order += 1
         order, lines = self._words.order(self._last_order, self._size.customers, self._last_product)
+        if self._last_order % 3 == 0:
+            lines[0] = (*lines[0][:2], FAVOURITE, *lines[0][3:])
         with connection.transaction():
             self._change(connection, "inserts", _INSERT_ORDER, order)
             for line in lines:
                 self._change(connection, "inserts", _INSERT_LINE, line)
+                number, _, product, quantity, _ = line
+                self._change(connection, "inserts", _INSERT_SALE, (number, quantity, product))
 
     def _change(
         self, connection: psycopg.Connection, kind: str, statement: sql.SQL | sql.Composed, values: tuple[object, ...]
@@ -128,3 +132,6 @@ _SHIP = sql.SQL("update orders set status = 'shipped' where id = %s")
 _INSERT_PRODUCT = _insert("products", PRODUCT_COLUMNS)
 _INSERT_ORDER = _insert("orders", ORDER_COLUMNS)
 _INSERT_LINE = _insert("order_lines", LINE_COLUMNS)
+_INSERT_SALE = sql.SQL("""
+insert into sales (order_id, product_id, category, quantity) select %s, id, category, %s from products where id = %s
+""")

@@ -18,6 +18,7 @@ from driftless.config.models import (
     SourceConfig,
     TableConfig,
 )
+from driftless.config.patterns import PatternConfig, StepConfig
 from driftless.config.streams import CAPTURED, EventsConfig, LateConfig, StreamConfig, TimeConfig
 from driftless.config.views import ManyConfig, OneConfig, ViewConfig
 
@@ -55,7 +56,7 @@ The examples below make one file together.
 def page() -> str:
     """The text of the page."""
     return "\n".join((_HEAD, *_top(), *_source(), *_kafka(), *_single("connect", ConnectConfig),
-                      *_views(), *_events(), *_streams(), *_followers(), ""))  # fmt: skip
+                      *_views(), *_events(), *_patterns(), *_streams(), *_followers(), ""))  # fmt: skip
 
 
 def _top() -> Iterator[str]:
@@ -145,6 +146,18 @@ def _events() -> Iterator[str]:
     yield "\n### `late` of events\n"
     yield f"{LateConfig.__doc__}\n"
     yield from _table(LateConfig)
+
+
+def _patterns() -> Iterator[str]:
+    yield "\n## `patterns`\n"
+    yield f"{PatternConfig.__doc__} Each has a name of your own, as events have.\n"
+    yield "```yaml\npatterns:\n  left_alone:"
+    yield from _lines(PatternConfig, "    ")
+    yield "```\n"
+    yield from _table(PatternConfig)
+    yield "\n### A step of a pattern\n"
+    yield f"{StepConfig.__doc__}\n"
+    yield from _table(StepConfig)
 
 
 def _streams() -> Iterator[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from driftless.config.event_types import MOMENT, event_type_of
 from driftless.config.models import Config
 from driftless.config.streams import EventsConfig
 from driftless.facts.event_source import CapturedEvents
+from driftless.streams.event_types import MOMENT, event_type_of
 from driftless.suggest import did_you_mean
 from driftless.table import Table
 

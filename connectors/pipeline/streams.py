@@ -92,6 +92,9 @@ def plan_streams(
             closes=what.closes,
             emit=stream.emit,
             ends=what.ends,
+            join=what.join,
+            reach=what.reach,
+            patterns=what.patterns,
         )
         lost = "" if before is None else _why_lost(context.kafka, before, state, epochs)
         if before is not None and before.fingerprint == wanted.fingerprint and not lost:

@@ -132,18 +132,31 @@ class _Check:
                 if isinstance(table, str) and not is_unknown(table) and table not in tables:
                     what = f"{table} is not under source.tables{did_you_mean(table, tables)}"
                     yield self._say(("events", name, field), what)
+        yield from self._patterns()
         streams = self._section("streams")
         for name in streams:
             if name in views:
                 yield self._say(("streams", name), f"there is a view `{name}` too: followers cannot tell them apart")
-            if name in self._section("events"):
-                yield self._say(("streams", name), f"there are events `{name}` too: a query cannot tell them apart")
+            for section, what in (("events", "are events"), ("patterns", "is a pattern")):
+                if name in self._section(section):
+                    yield self._say(("streams", name), f"there {what} `{name}` too: a query cannot tell them apart")
         known = {**views, **streams}
         for name in self._section("followers") if known else ():
             view = self._section("followers", name).get("view")
             if isinstance(view, str) and not is_unknown(view) and view not in known and view not in renamed:
                 what = "view or stream" if streams else "view"
                 yield self._say(("followers", name, "view"), f"there is no {what} `{view}`{did_you_mean(view, known)}")
+
+    def _patterns(self) -> Iterator[str]:
+        """Patterns of events that are not there, or of columns that they do not have."""
+        events = self._section("events")
+        for name, pattern in self._section("patterns").items():
+            if name in events:
+                what = f"there are events `{name}` too: a query cannot tell them apart"
+                yield self._say(("patterns", name), what)
+            of = pattern.get("events") if isinstance(pattern, dict) else None
+            if isinstance(of, str) and not is_unknown(of) and of not in events:
+                yield self._say(("patterns", name, "events"), f"there are no events `{of}`{did_you_mean(of, events)}")
 
     def _tables_of(self, at: Location, part: dict[str, object], tables: dict[str, object]) -> Iterator[str]:
         """Tables that a view or a relation names and that are not captured, or not with what it shows."""

@@ -20,6 +20,7 @@ from driftless.config.models import (
     StoreConfig,
     TableConfig,
 )
+from driftless.config.patterns import PatternConfig, StepConfig
 from driftless.config.streams import EventsConfig, LateConfig, StreamConfig, TimeConfig
 from driftless.config.views import ManyConfig, OneConfig, ViewConfig
 from driftless.config.yaml import Location, YamlFile, is_unknown
@@ -37,6 +38,7 @@ _ENTRIES = {
     ("source", "tables"): "table",
     ("views",): "view",
     ("events",): "source of events",
+    ("patterns",): "pattern",
     ("streams",): "stream",
     ("followers",): "follower",
 }
@@ -67,6 +69,8 @@ class Wording:
             ("events", "*"): EventsConfig,
             ("events", "*", "time"): TimeConfig,
             ("events", "*", "late"): LateConfig,
+            ("patterns", "*"): PatternConfig,
+            ("patterns", "*", "steps", "*"): StepConfig,
             ("streams", "*"): StreamConfig,
             ("followers", "*"): FollowerConfig,
             **{("followers", "*", kind): model for kind, model in kinds.items()},
@@ -96,6 +100,7 @@ class Wording:
         near = nearest(name, absent)
         elsewhere = [place for place in self._models if name in self._names(place)]
         elsewhere = [place for place in elsewhere if place not in _RELATIONS] or elsewhere[:1]
+        elsewhere = [()] if () in elsewhere else elsewhere
         what = "unknown field"
         if near:
             self._meant.add((*parent, near))
@@ -223,7 +228,7 @@ class Wording:
             location = ("views", "*", *location[4:])
         if len(location) > 3 and location[:2] == ("views", "*") and location[2] in ("one", "many"):
             location = (*location[:3], "*", *location[4:])
-        return location
+        return tuple("*" if isinstance(part, int) else part for part in location)
 
     def _field(self, location: Location) -> FieldInfo | None:
         """The field whose value stands there."""

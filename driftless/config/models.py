@@ -12,6 +12,7 @@ from driftless.config.address import dsn_problem, url_problem
 from driftless.config.base import Model
 from driftless.config.duration import Duration
 from driftless.config.kafka_security import KafkaSecurity
+from driftless.config.patterns import PatternConfig
 from driftless.config.streams import EventsConfig, SqlName, StreamConfig
 from driftless.config.views import ViewConfig
 
@@ -240,6 +241,11 @@ class Config(Model):
         default_factory=dict,
         description="What happens, by names of your own: sources of events for `streams`.",
         examples=["{clicks: {topic: app.clicks, columns: {id: bigint, at: timestamptz}, time: {event: at}}}"],
+    )
+    patterns: dict[SqlName, PatternConfig] = Field(
+        default_factory=dict,
+        description="What events of one key do in turn, by names of your own: for `streams`.",
+        examples=["{abandoned: {events: clicks, by: [user_id], steps: [...]}}"],
     )
     streams: dict[SqlName, StreamConfig] = Field(
         default_factory=dict,

@@ -12,8 +12,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 
 from driftless.config.base import Model
 from driftless.config.duration import Duration, milliseconds
-from driftless.config.event_types import MOMENT, event_type
 from driftless.config.views import KeyColumns
+from driftless.streams.event_types import MOMENT, event_type
 
 _SQL_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")

@@ -17,10 +17,13 @@ from driftless.facts.state import State
 from driftless.kafka.client import Kafka
 from driftless.kafka.log_writer import create_log
 from driftless.kafka.topic_settings import batches_settings, ticks_settings
+from driftless.streams.patterns import Pattern
 from driftless.table import Column, Table
 
 WINDOW, SESSION = "window", "session_window"
 """What Spark calls the column that a query is grouped by."""
+JOIN, MATCH = "join", "match"
+"""By what the results of an outer join and of a pattern become final: no event to come can change them."""
 FINAL, CHANGES = "final", "changes"
 """When a document is written: once its window is closed, or with every change of it."""
 KEEP_DELETES_MS = 7 * 24 * 3600 * 1000
@@ -44,13 +47,32 @@ class WindowEnds:
 
 
 @dataclass(frozen=True)
+class JoinTimes:
+    """Of a join of two events. `left_ms`, `right_ms`: for how long after one of that side has happened others may match
+    it; it is final when all that happened by then has been read. `left`, `right`: when one happened, in SQL.
+    """
+
+    left_ms: int
+    right_ms: int
+    left: str = ""
+    right: str = ""
+
+    @property
+    def wait_ms(self) -> int:
+        """The longer of both: a window of matches closes so much later than one of events."""
+        return max(self.left_ms, self.right_ms)
+
+
+@dataclass(frozen=True)
 class StreamBuild:
     """`sql` over `events`, by their names in it. `table`: the columns of a document, and its key. `spark`: the version
     by which it is computed; its state is another version's to read or not. `log`: None before it is made. `why` it was
     begun. `begin_ms`: windows that began before then are left out, since the log has not all events of them any more.
-    `closes`: by which column of its outermost query a result becomes final, WINDOW or SESSION; empty where each is at
-    once, as a row of a filter or of an inner join. `emit`: FINAL or CHANGES.
-    `ends`: where windows may end; None where that is anywhere.
+    `closes`: by which column of its outermost query a result becomes final, WINDOW or SESSION, or JOIN, or MATCH; empty
+    where each is at once, as a row of a filter or of an inner join. `emit`: FINAL or CHANGES. `ends`: where windows may
+    end; None where that is anywhere. `join`: of two events, whether its rows are the results or are grouped by windows.
+    `reach`: for how long before a result's window begins events may be part of it, in milliseconds. `patterns`: of
+    which the SQL reads matches, by their names in it.
     """
 
     stream: str
@@ -66,11 +88,19 @@ class StreamBuild:
     closes: str = WINDOW
     emit: str = FINAL
     ends: WindowEnds | None = None
+    join: JoinTimes | None = None
+    reach: int = 0
+    patterns: Mapping[str, Pattern] = field(default_factory=dict)
 
     @property
     def lateness(self) -> int:
         """In milliseconds: a window is final when it has been over for so long."""
         return max(source.lateness for source in self.events.values())
+
+    @property
+    def join_wait(self) -> int:
+        """In milliseconds: windows of matches close so much later than those of events."""
+        return 0 if self.join is None else self.join.wait_ms
 
     @property
     def captured(self) -> bool:
@@ -87,6 +117,7 @@ class StreamBuild:
         """Of all that its documents depend on, but for the events themselves."""
         events = {name: source.definition for name, source in self.events.items()}
         made_of = [self.sql, events, self.table.to_json(), self.spark, *([] if self.emit == FINAL else [self.emit])]
+        made_of += [{name: pattern.to_json() for name, pattern in self.patterns.items()}] if self.patterns else []
         return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -116,6 +147,9 @@ class StreamBuild:
             "closes": self.closes,
             "emit": self.emit,
             "ends": None if self.ends is None else [*vars(self.ends).values()],
+            "reach": self.reach,
+            "patterns": {name: pattern.to_json() for name, pattern in self.patterns.items()},
+            "join": None if self.join is None else [*vars(self.join).values()],
             "log": None if self.log is None else self.log.to_json(),
         }
 
@@ -127,7 +161,11 @@ class StreamBuild:
         begin, closes = int(data["begin_ms"]), str(data.get("closes", WINDOW))
         emit = str(data.get("emit", FINAL))
         ends = WindowEnds(*map(int, data["ends"])) if data.get("ends") else None
-        return cls(stream, number, data["sql"], events, table, *more, log, begin, closes, emit, ends)
+        join = JoinTimes(*data["join"]) if data.get("join") else None
+        reach = int(data.get("reach", 0))
+        patterns = {name: Pattern.from_json(pattern) for name, pattern in data.get("patterns", {}).items()}
+        build = cls(stream, number, data["sql"], events, table, *more, log, begin, closes, emit, ends, join)
+        return replace(build, reach=reach, patterns=patterns)
 
     def from_first_events(self, kafka: Kafka) -> StreamBuild:
         """The same from the first events that there are now. Where older ones are gone, windows that may lack some of
@@ -156,7 +194,8 @@ class StreamBuild:
 @dataclass(frozen=True)
 class AnalysedStream:
     """What Spark says of a stream's SQL. `table`: the columns of a document and its key. `events`: those that it reads,
-    by name. `spark`: its version. `closes`, `ends`: as of a build.
+    by name. `spark`: its version. `closes`, `ends`, `join`, `reach`, `patterns`: as of a
+    build.
     """
 
     table: Table
@@ -164,6 +203,9 @@ class AnalysedStream:
     spark: str
     closes: str
     ends: WindowEnds | None = None
+    join: JoinTimes | None = None
+    reach: int = 0
+    patterns: Mapping[str, Pattern] = field(default_factory=dict)
 
 
 def stream_table(stream: str, columns: tuple[Column, ...], key: tuple[str, ...]) -> Table:

@@ -21,7 +21,8 @@ from jobs.streams.log.batch import PublishedBatch, newest_batch
 from jobs.streams.log.published import published
 from jobs.streams.sql.documents import results
 from jobs.streams.sql.kept_events import KeptEvents, kept_events
-from jobs.streams.sql.query import FROM, TO, batch_views, closed_batch, only, query_session, timed_rows
+from jobs.streams.sql.query import batch_views, query_session
+from jobs.streams.sql.timed import FROM, TO, closed_batch, only, timed_rows
 
 _PAGE = 5_000
 

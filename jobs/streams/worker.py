@@ -39,6 +39,7 @@ from jobs.streams.sql.documents import Result, results
 from jobs.streams.sql.faults import sql_fault
 from jobs.streams.sql.kept_events import kept_events
 from jobs.streams.sql.reasons import COUNTED
+from jobs.streams.sql.timed import timed_rows
 from jobs.streams.table_events import TableEvents
 from jobs.supervise.leased import Shared, report_failure
 
@@ -136,7 +137,7 @@ class StreamWorker:
         self.progress.build = self.build
         same_topics(self._kafka, self.build)
         publisher = StreamPublisher(self._kafka, self._shared.config.name, self.build)
-        checkpoint = QueryCheckpoint(self.folder)
+        checkpoint = QueryCheckpoint(self.folder, self.build.join_wait)
         newest = publisher.newest
         lost = newest is not None and newest.is_refill and self.build.emit == CHANGES  # what it held back
         build = self.build
@@ -212,7 +213,7 @@ class StreamWorker:
         nothing = {source.topic: source.floors for source in self.build.events.values()}
         session = queries.query_session(self._shared.spark)
         queries.batch_views(session, self.build, kafka_options(self._kafka, "look"), nothing, nothing)
-        return queries.remembers(queries.timed_rows(session, self.build))
+        return queries.remembers(timed_rows(session, self.build))
 
     def _publish(
         self,
@@ -262,12 +263,12 @@ class StreamWorker:
             if frontiers.look(self._read):
                 self._close(frontiers.reached_ms, publisher)
                 self._reached = frontiers.marker
-            self._whole = self._whole or 0 < frontiers.begun_ms - self.build.lateness - 1 <= self.progress.closed_ms
+            self._whole = self._whole or 0 < self._closed_at(frontiers.begun_ms) <= self.progress.closed_ms
             self._claim()
 
     def _close(self, moment_ms: int, publisher: StreamPublisher) -> None:
         """Have the windows closed that are over at a moment: by a tick, unless no window is open."""
-        closed_ms = moment_ms - self.build.lateness - 1
+        closed_ms = self._closed_at(moment_ms)
         if closed_ms <= self.progress.closed_ms:
             return
         ends, now = self.build.ends, time.monotonic()
@@ -284,6 +285,10 @@ class StreamWorker:
         self._tick_at = now + min(TICK_SECONDS, TICK_SHARE * self._batch_seconds)
         self._ticked_ms = closed_ms
         publisher.tick(moment_ms)
+
+    def _closed_at(self, moment_ms: int) -> int:
+        """Up to when windows are closed, where all has been read that was received before a moment."""
+        return moment_ms - self.build.lateness - 1 - self.build.join_wait
 
     def _leave_out(self, publisher: StreamPublisher) -> None:
         """Write what was left out of the events that have been read, where a batch has told of any."""

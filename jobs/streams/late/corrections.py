@@ -17,7 +17,8 @@ from jobs.streams.late.corrected import Corrected, Correction
 from jobs.streams.log.published import Kept, published
 from jobs.streams.sql.documents import Result, results
 from jobs.streams.sql.kept_events import KeptEvents, kept_events
-from jobs.streams.sql.query import FROM, TO, batch_views, late_moments, only, query_session, remembers, timed_rows
+from jobs.streams.sql.query import batch_views, late_moments, query_session, remembers
+from jobs.streams.sql.timed import FROM, TO, only, timed_rows
 
 SLACK_MS = 5_000
 """A broker may have stamped a record so much earlier than one before it."""

@@ -105,8 +105,10 @@ def newest_batch(kafka: Kafka, topic: str) -> PublishedBatch | None:
 class QueryCheckpoint:
     """Spark's checkpoint of a query, a folder. What is read of it is in text, as Spark documents its recovery."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, join_wait: int = 0) -> None:
+        """`join_wait`: by how much the query's windows close later than Spark's watermark says, in milliseconds."""
         self.folder = folder
+        self._wait = join_wait
 
     @property
     def id(self) -> str:
@@ -133,7 +135,7 @@ class QueryCheckpoint:
         """Raises SourceError where the batch cannot be read."""
         try:
             _, more, *sources = (self.folder / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
-            closed = int(json.loads(more)["batchWatermarkMs"])
+            closed = max(0, int(json.loads(more)["batchWatermarkMs"]) - self._wait)
             reach: dict[str, Offsets] = {}
             for line in sources:
                 if line.startswith("{"):

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from driftless import exact
 from driftless.errors import SourceError
-from jobs.streams.sql.query import FROM, TO
+from jobs.streams.sql.timed import FROM, TO
 
 
 class Result(NamedTuple):

@@ -5,8 +5,8 @@ All of it is made of the record alone. So a query that goes on, a replay of it a
 
 from __future__ import annotations
 
-from driftless.config.event_types import MOMENT, event_type
 from driftless.facts.event_source import EventSource
+from driftless.streams.event_types import MOMENT, event_type
 from jobs.decode.spark_sql import literal, quote
 from jobs.streams.sql.captured_rows import captured_sql
 from jobs.streams.sql.reasons import INVALID, LATE, REASON, TOO_LATE

@@ -20,25 +20,22 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from driftless.errors import SourceError
 from driftless.facts.event_source import EventSource
-from driftless.facts.streams import CHANGES, FINAL, SESSION, WINDOW, StreamBuild
+from driftless.facts.streams import CHANGES, FINAL, StreamBuild
 from driftless.kafka.client import Offsets
-from driftless.where.words import spark_words
+from driftless.streams.event_types import spark_types
 from jobs.decode.spark_sql import literal, quote
+from jobs.streams.patterns.rows import OFFSET, PARTITION, pattern_rows
 from jobs.streams.sql.captured_rows import header_sql
 from jobs.streams.sql.event_rows import empty_columns, event_rows_sql
 from jobs.streams.sql.reasons import COUNTED, LATE, REASON
+from jobs.streams.sql.timed import timed_rows
 
 NEVER = "36500 days"
 """The delay by which events never move the watermark."""
-FROM, TO = "_from", "_to"
 TICK = "_tick"
 BARRIER = f"{TICK} IS NULL OR spark_partition_id() < 0"
 """Takes ticks out above the watermark. No rule of Spark's moves a filter past it: one that did would take ticks out
 before the watermark has seen them, and no window of an idle source would ever close."""
-UNMOVED = "spark_partition_id() < 0"
-"""With OR, keeps a condition on sessions where it stands. Spark 4.2 moves one on `session_window` below the merging of
-sessions, and then asks it of each event as if that were a session of its own.
-"""
 MOST_OFFSETS = 200_000
 """Offsets of each topic in one batch: bounds its memory."""
 MODES = {FINAL: "append", CHANGES: "update"}
@@ -65,47 +62,6 @@ def query_session(spark: SparkSession) -> SparkSession:
     return session
 
 
-def timed_sql(sql: str, closes: str) -> str:
-    """The query with two columns more, in milliseconds: FROM, before which no event can be that changes the result, and
-    TO, the end of its window. A session can be longer than it seems by at most its gap, and so by what it lasts. HAVING
-    is asked of whole sessions. The query is as it is where nothing closes.
-
-    Raises ValueError, with a text for the operator, where it has no one outermost SELECT.
-    """
-    if not closes:
-        return sql
-    depth, places, conditions = 0, [], []
-    for word in spark_words(sql):
-        if word.text in "()" and not word.quoted:
-            depth += 1 if word.text == "(" else -1
-        elif depth == 0 and word.text.lower() == "select" and not word.quoted:
-            places.append(word.start + len(word.text))
-        elif depth == 0 and word.text.lower() == "having" and not word.quoted:
-            conditions.append(word.start + len(word.text))
-        elif depth == 0 and word.text.lower() in ("union", "except", "intersect", "minus") and not word.quoted:
-            raise ValueError(f"several queries with {word.text.upper()} at the outside: make a stream of each")
-    if len(places) != 1:
-        raise ValueError("it must be one query, which begins with SELECT, or WITH and SELECT")
-    begin, end = f"unix_millis({closes}.start)", f"unix_millis({closes}.end)"
-    first = begin if closes == WINDOW else f"2 * {begin} - {end}"
-    if closes == SESSION and conditions:
-        sql = f"{sql[: conditions[-1]]} {UNMOVED} OR ({sql[conditions[-1] :]}\n)"
-    return f"{sql[: places[0]]} {first} AS {FROM}, {end} AS {TO}, {sql[places[0] :].lstrip()}"
-
-
-def timed_rows(spark: SparkSession, build: StreamBuild) -> DataFrame:
-    """What the build's SQL gives over the views that are there, with FROM and TO where windows close; of windows alone
-    of which the log has all events.
-    """
-    rows = spark.sql(timed_sql(build.sql, build.closes))
-    return only(rows, build, f"{FROM} >= {build.begin_ms:d}") if build.closes else rows
-
-
-def only(rows: DataFrame, build: StreamBuild, where: str) -> DataFrame:
-    """Those rows of results for which a condition on FROM and TO holds."""
-    return rows.where(f"{UNMOVED} OR ({where})" if build.closes == SESSION else where)
-
-
 def start(
     spark: SparkSession,
     build: StreamBuild,
@@ -119,20 +75,23 @@ def start(
     Raises SourceError where the plan would not let ticks through.
     """
     topic, first = ticks
+    known = dict[str, DataFrame]()
     for name, source in build.events.items():
         events = _stream(spark, _with_headers(source, options), source.topic, source.floors)
         events = events.option("maxOffsetsPerTrigger", MOST_OFFSETS)
-        rows = _event_rows(events.load(), source).observe(name, *_counts())
-        in_time = rows.where(f"{REASON} IS NULL").select(*_columns(source))
+        rows = _event_rows(events.load(), source, placed=True).observe(name, *_counts())
+        in_time = rows.where(f"{REASON} IS NULL").select(*_columns(source), *_places())
         kept = in_time.selectExpr("*", f"CAST(NULL AS BOOLEAN) AS {TICK}")
         told = _stream(spark, {**options, "failOnDataLoss": "false"}, topic, {0: first}).load()
         at = f"timestamp_millis(CAST(CAST(value AS STRING) AS BIGINT)) AS {quote(source.event)}"
-        ticked = told.selectExpr(at, *empty_columns(source), f"true AS {TICK}")
+        nowhere = (f"CAST(NULL AS INT) AS {PARTITION}", f"CAST(NULL AS BIGINT) AS {OFFSET}")
+        ticked = told.selectExpr(at, *empty_columns(source), *nowhere, f"true AS {TICK}")
         event = source.event
         whole = kept.withWatermark(event, NEVER).unionByName(
             ticked.withWatermark(event, f"{build.lateness + 1} milliseconds")
         )
-        whole.where(BARRIER).drop(TICK).createOrReplaceTempView(name)
+        known[name] = whole.where(BARRIER).drop(TICK)
+    _name_views(build, known)
     writer = timed_rows(spark, build).writeStream.outputMode(MODES[build.emit]).foreachBatch(publish)
     return writer.option("checkpointLocation", str(folder)).trigger(processingTime=TRIGGERS[build.emit]).start()
 
@@ -171,11 +130,15 @@ def remembers(rows: DataFrame) -> bool:
 
 
 def plan_text(asked: StreamingQuery | DataFrame, stage: str = "Optimized") -> str:
-    """The plan as Spark has it after a stage, Optimized or Analyzed; empty before there is one."""
+    """The plan as Spark has it after a stage, Analyzed, Optimized or Physical; empty before there is one."""
     text = io.StringIO()
     with redirect_stdout(text):
         asked.explain(extended=True)
-    return text.getvalue().partition(f"== {stage} Logical Plan ==")[2].partition("\n==")[0]
+    return (
+        text.getvalue()
+        .partition(f"== {stage} {'' if stage == 'Physical' else 'Logical '}Plan ==")[2]
+        .partition("\n==")[0]
+    )
 
 
 def branches(plan: str) -> list[tuple[str, list[str]]]:
@@ -211,6 +174,7 @@ def batch_views(
     `late`: up to where those count that are late. `during`: those alone that happened from then on, and before then, in
     milliseconds.
     """
+    known = dict[str, DataFrame]()
     for name, source in build.events.items():
         records = _between(spark, source, options, begin[source.topic], end[source.topic])
         rows = _event_rows(records, source, placed=True)
@@ -220,7 +184,18 @@ def batch_views(
         counts = f"{REASON} IS NULL"
         if late is not None:
             counts += f" OR {REASON} = {literal(LATE)} AND {_is_before(late.get(source.topic, {}))}"
-        rows.where(counts).select(*_columns(source)).createOrReplaceTempView(name)
+        known[name] = rows.where(counts).select(*_columns(source), *_places())
+    _name_views(build, known)
+
+
+def _name_views(build: StreamBuild, known: Mapping[str, DataFrame]) -> None:
+    """Give events and matches the names that they have in the SQL."""
+    for name, rows in known.items():
+        rows.drop(PARTITION, OFFSET).createOrReplaceTempView(name)
+    for name, pattern in build.patterns.items():
+        source = build.events[pattern.events]
+        matched = pattern_rows(known[pattern.events], pattern, source.event, spark_types(source.columns))
+        matched.createOrReplaceTempView(name)
 
 
 def _is_before(ends: Offsets) -> str:
@@ -238,19 +213,6 @@ def late_moments(
     rows = _event_rows(_between(spark, source, options, begin, end), source, placed=True)
     at = f"unix_millis({quote(source.event)}) AS at"
     return rows.where(f"{REASON} = {literal(LATE)}").selectExpr("`partition`", "`offset`", at)
-
-
-def closed_batch(
-    spark: SparkSession, build: StreamBuild, closed_ms: int, begin_ms: int, *, after_ms: int = 0
-) -> DataFrame:
-    """The rows of all windows of which no event is from before `begin_ms`, and that end after `after_ms`. Those of them
-    that end at or before `closed_ms`, unless every change of one is published.
-    """
-    rows = timed_rows(spark, build)
-    if not build.closes:
-        return rows
-    where = f"{FROM} >= {begin_ms:d} AND {TO} > {after_ms:d}"
-    return only(rows, build, where if build.emit == CHANGES else f"{where} AND {TO} <= {closed_ms:d}")
 
 
 def repeated_rows(
@@ -301,6 +263,10 @@ def _event_rows(records: DataFrame, source: EventSource, *, placed: bool = False
 
 def _columns(source: EventSource) -> list[Column]:
     return [col(quote(name)) for name in source.columns]
+
+
+def _places() -> list[Column]:
+    return [col("partition").alias(PARTITION), col("offset").alias(OFFSET)]
 
 
 def _counts() -> list[Column]:

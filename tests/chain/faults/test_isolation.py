@@ -220,7 +220,8 @@ def test_a_thread_of_one_follower_that_dies_takes_it_along_and_no_other(pipeline
     pipeline.assert_in_step()
 
 
-@pytest.mark.parametrize("thread", [OF_ALL[0], *(pytest.param(name, marks=pytest.mark.soak) for name in OF_ALL[1:])])
+@pytest.mark.soak
+@pytest.mark.parametrize("thread", OF_ALL)
 def test_a_thread_that_all_need_ends_the_run_when_it_dies(pipeline: Pipeline, thread: str) -> None:
     pipeline.end_jobs()
     job = Altered(pipeline, "dying", thread, "run")
@@ -230,6 +231,7 @@ def test_a_thread_that_all_need_ends_the_run_when_it_dies(pipeline: Pipeline, th
         assert told(pipeline, follower, thread)
 
 
+@pytest.mark.soak
 def test_a_run_until_caught_up_ends_where_a_view_has_failed(pipeline: Pipeline) -> None:
     """The log of a table is gone that the view alone reads. The last test of the module."""
     pipeline.end_jobs()

@@ -25,7 +25,7 @@ from tests.support.compare import OpenSearch
 from tests.support.machine import Job, Result, until
 from tests.support.pipeline import Pipeline
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(900)]
 
 SECONDS = 30.0
 RETRY = {"retry_seconds": 5}
@@ -60,7 +60,6 @@ def test_when_all_is_well_all_say_yes(pipeline: Pipeline) -> None:
     pipeline.here("resume", "customer-cache")
 
 
-@pytest.mark.soak
 def test_a_full_redis(pipeline: Pipeline) -> None:
     with redis.Redis.from_url(pipeline.endpoints.redis) as client:
         client.config_set("maxmemory", "1mb")
@@ -75,7 +74,6 @@ def test_a_full_redis(pipeline: Pipeline) -> None:
     well(pipeline)
 
 
-@pytest.mark.soak
 def test_a_connector_that_is_paused(pipeline: Pipeline) -> None:
     ask_connect(pipeline, "PUT", "/pause")
     told(pipeline, "connector", r"the connector is PAUSED", "driftless apply")
@@ -92,7 +90,6 @@ def test_a_document_that_the_store_refuses(pipeline: Pipeline) -> None:
     well(pipeline)
 
 
-@pytest.mark.soak
 def test_a_column_that_is_renamed(pipeline: Pipeline) -> None:
     pipeline.connection.execute("alter table customers rename name to called")
     told(
@@ -107,7 +104,6 @@ def test_a_column_that_is_renamed(pipeline: Pipeline) -> None:
     well(pipeline)
 
 
-@pytest.mark.soak
 def test_a_child_that_comes_later(pipeline: Pipeline, job: Job) -> None:
     pipeline.connection.execute("create table late () inherits (customers)")
     pipeline.connection.execute("insert into late values (77, 'late')")
@@ -124,7 +120,6 @@ def test_a_child_that_comes_later(pipeline: Pipeline, job: Job) -> None:
     well(pipeline)
 
 
-@pytest.mark.soak
 def test_nobody_runs_them_and_what_readers_saw_is_deleted(pipeline: Pipeline, job: Job) -> None:
     assert job.stop() == 0
     assert "Traceback" not in job.output()
@@ -160,13 +155,11 @@ MORE_STRANGERS = [
 ]
 
 
-@pytest.mark.soak
 def test_an_address_that_leads_to_another_server(pipeline: Pipeline) -> None:
     """Told by `check` without a traceback; by name of what is wrong, and without its password."""
     led_astray(pipeline, STRANGERS)
 
 
-@pytest.mark.soak
 def test_every_address_that_leads_to_every_other_server(pipeline: Pipeline) -> None:
     led_astray(pipeline, MORE_STRANGERS)
 
@@ -238,7 +231,6 @@ def test_what_the_store_would_refuse(pipeline: Pipeline) -> None:
 # -- what takes longer ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize(
     ("server", "who", "what"),
     [
@@ -259,7 +251,6 @@ def test_a_server_that_is_down(pipeline: Pipeline, stack: Stack, server: str, wh
     well(pipeline)
 
 
-@pytest.mark.soak
 def test_brokers_that_are_down(pipeline: Pipeline, stack: Stack) -> None:
     with down(stack, "kafka"):
         begun = time.monotonic()
@@ -271,7 +262,6 @@ def test_brokers_that_are_down(pipeline: Pipeline, stack: Stack) -> None:
     well(pipeline)
 
 
-@pytest.mark.soak
 def test_a_connector_that_is_gone(pipeline: Pipeline) -> None:
     ask_connect(pipeline, "DELETE")
     told(pipeline, "connector", r"the connector \S+ is gone", "driftless apply")
@@ -281,7 +271,6 @@ def test_a_connector_that_is_gone(pipeline: Pipeline) -> None:
     well(pipeline)
 
 
-@pytest.mark.soak
 def test_a_slot_that_is_dropped(pipeline: Pipeline, job: Job) -> None:
     drop_slot(pipeline)
     told(pipeline, "source", r"the slot \S+ is gone", "driftless apply")

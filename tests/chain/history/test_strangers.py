@@ -78,6 +78,7 @@ def in_log(pipeline: Pipeline, prefix: bytes) -> bool:
     return any(prefix in (key or b"") for key, _ in topic.records(pipeline.endpoints.kafka, f"{pipeline.name}.message"))
 
 
+@pytest.mark.soak
 def test_messages_of_a_role_that_may_only_connect_change_nothing(
     pipeline: Pipeline, guest: psycopg.Connection, source: psycopg.Connection
 ) -> None:
@@ -228,6 +229,7 @@ def test_strange_records_in_every_topic_change_nothing(pipeline: Pipeline, sourc
     assert job.running, job.output()
 
 
+@pytest.mark.soak
 def test_a_name_that_another_pipeline_has_is_refused_before_anything_is_touched(
     pipeline: Pipeline, source: psycopg.Connection, endpoints: Endpoints
 ) -> None:

@@ -51,6 +51,7 @@ def assert_corrected(pipeline: Pipeline, clicks: Clicks) -> None:
     assert done.code == 0, done.out + done.err
 
 
+@pytest.mark.soak
 def test_late_events_correct_what_readers_have_seen(pipeline: Pipeline) -> None:
     clicks = Clicks(pipeline, SEED)
     for _ in range(8):

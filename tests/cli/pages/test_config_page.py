@@ -11,6 +11,7 @@ from cli.pages.config_page import PAGE, page
 from driftless.config.base import Model
 from driftless.config.kafka_security import KafkaSecurity
 from driftless.config.models import Config, ConnectConfig, KafkaConfig, SourceConfig, TableConfig
+from driftless.config.patterns import PatternConfig, StepConfig
 from driftless.config.streams import CAPTURED, EventsConfig, LateConfig, StreamConfig, TimeConfig
 from driftless.config.views import ManyConfig, OneConfig, ViewConfig
 from tests.docs.test_docs import blocks
@@ -19,7 +20,7 @@ from tests.support.secured import KEY_PASSWORD, Certificates
 
 MODELS: list[type[Model]] = [Config, SourceConfig, TableConfig, KafkaConfig, KafkaSecurity, ConnectConfig]
 VIEWS: list[type[Model]] = [ViewConfig, OneConfig, ManyConfig]
-STREAMS: list[type[Model]] = [EventsConfig, TimeConfig, LateConfig, StreamConfig]
+STREAMS: list[type[Model]] = [EventsConfig, TimeConfig, LateConfig, StreamConfig, PatternConfig]
 STORES: list[type[Model]] = [sinks.config_model(kind) for kind in sinks.kinds()]
 
 
@@ -29,13 +30,13 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_sections_stand_in_the_order_of_the_file() -> None:
     headings = [line for line in page().splitlines() if line.startswith("## `")]
-    sections = ["source", "kafka", "connect", "views", "events", "streams", "followers"]
+    sections = ["source", "kafka", "connect", "views", "events", "patterns", "streams", "followers"]
     assert headings == [f"## `{section}`" for section in sections]
     assert list(Config.model_fields) == ["name", *sections]
 
 
 @pytest.mark.parametrize(
-    "model", [*MODELS, *VIEWS, *STREAMS, *STORES], ids=lambda model: f"{model.__module__}.{model.__name__}"
+    "model", [*MODELS, *VIEWS, *STREAMS, StepConfig, *STORES], ids=lambda model: f"{model.__module__}.{model.__name__}"
 )
 def test_every_key_says_what_it_means(model: type[Model]) -> None:
     for name, field in model.model_fields.items():
@@ -66,9 +67,11 @@ def test_the_examples_make_one_file_that_names_every_key(tmp_path: Path, monkeyp
     for part, model in zip(parts, MODELS, strict=True):
         assert part.model_fields_set == set(model.model_fields)
     events = config.events["clicks"]
-    found = (events, events.time, events.late, config.streams["page_minute"])
+    found = (events, events.time, events.late, config.streams["page_minute"], config.patterns["left_alone"])
     for part, model in zip(found, STREAMS, strict=True):
         assert part.model_fields_set == set(model.model_fields) - set(CAPTURED)
+    steps = [step.model_fields_set for step in config.patterns["left_alone"].steps]
+    assert set[str]().union(*steps) == set(StepConfig.model_fields)
     captured = {name for each in config.events.values() for name in each.model_fields_set}
     assert captured >= set(CAPTURED)
     order = config.views["order"]

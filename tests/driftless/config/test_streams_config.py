@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from driftless.config.event_types import event_type
+from driftless.streams.event_types import event_type
 from tests.driftless.config.test_config import GOOD, load_text, problems
 
 STREAMS = """events:

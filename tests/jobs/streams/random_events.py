@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from driftless.facts.event_source import EventSource
-from driftless.facts.streams import StreamBuild, WindowEnds, stream_table
+from driftless.facts.streams import JoinTimes, StreamBuild, WindowEnds, stream_table
 from driftless.kafka.client import Kafka
+from driftless.streams.patterns import Pattern, PatternStep
 from driftless.table import Column
 from jobs.spark.source import kafka_options
 from jobs.streams.sql import query as queries
@@ -30,7 +32,16 @@ TUMBLING = "window(at, '1 minute')"
 HOPPING = "window(at, '2 minutes', '30 seconds')"
 SESSION = "session_window(at, '3 seconds')"
 FILTER, JOIN, CHANGES = "", "join", "changes"
+PATTERN, CALMS = "a pattern", "matches of a pattern by minute"
+OUTER, ALONE, MATCHES, CHAIN = "outer join", "alone by minute", "matches by minute", "minutes of minutes"
 JOIN_MS = 4_000
+WAIT = JoinTimes(JOIN_MS + 1, 1, "a.at", "b.at")
+"""What Spark says of it; see test_analysis."""
+STEPS = (
+    PatternStep("one", "id % 3 = 0"),
+    PatternStep("two", "id % 3 = 1", within=9_000, unless="id % 11 = 0"),
+    PatternStep("", "", within=2_000, unless="id % 5 = 0"),
+)
 
 
 def build(kafka: Kafka, topic: str, window: str, correct: int = 0) -> StreamBuild:
@@ -43,18 +54,42 @@ def build(kafka: Kafka, topic: str, window: str, correct: int = 0) -> StreamBuil
     grouped = f"SELECT {window.partition('(')[0]}.start AS began, page, count(*) AS n, sum(id) AS ids"
     key: tuple[str, ...]
     sql, key, closes = f"{grouped} FROM clicks WHERE page <> 'x' GROUP BY {window}, page", ("began", "page"), "window"
+    join = None
+    near = f"a.page = b.page AND b.at BETWEEN a.at AND a.at + INTERVAL {JOIN_MS // 1000} SECONDS AND a.id <> b.id"
+    joined = f"FROM clicks a JOIN clicks b ON {near}"
     if window == SESSION:
         closes = "session_window"
     elif window == FILTER:
         sql, closes, key = "SELECT at AS began, page, id AS n, id + 1 AS ids FROM clicks WHERE page <> 'x'", "", ("n",)
     elif window == JOIN:
-        near = f"b.at BETWEEN a.at AND a.at + INTERVAL {JOIN_MS // 1000} SECONDS AND a.id <> b.id"
-        pairs = "SELECT a.at AS began, a.page, a.id AS n, b.id AS ids FROM clicks a JOIN clicks b"
-        sql = f"{pairs} ON a.page = b.page AND {near}"
+        sql = f"SELECT a.at AS began, a.page, a.id AS n, b.id AS ids {joined}"
         closes, key = "", ("n", "ids")
+    elif window == OUTER:
+        shown = "coalesce(a.at, b.at) AS began, coalesce(a.page, b.page) AS page"
+        sql = (
+            f"SELECT {shown}, coalesce(a.id, -1) AS n, coalesce(b.id, -1) AS ids {joined.replace('JOIN', 'FULL JOIN')}"
+        )
+        closes, key, join = "join", ("n", "ids"), WAIT
+    elif window == PATTERN:
+        sql, closes, key = "SELECT began, page, one.id AS n, two.id AS ids FROM calm", "match", ("n",)
+    elif window == CALMS:
+        sql = "SELECT window.start AS began, page, count(*) AS n, sum(one.id) AS ids FROM calm"
+        sql += " GROUP BY window(at, '1 minute'), page"
+    elif window in (ALONE, MATCHES):
+        joined = joined.replace("JOIN", "LEFT JOIN") + " WHERE b.id IS NULL" if window == ALONE else joined
+        grouped = f"SELECT window.start AS began, a.page, count(*) AS n, sum(a.id) AS ids {joined}"
+        sql, join = f"{grouped} GROUP BY window(a.at, '1 minute'), a.page", WAIT
+    elif window == CHAIN:
+        inner = (
+            "SELECT window(at, '1 minute') AS w, page, sum(id) AS ids FROM clicks GROUP BY window(at, '1 minute'), page"
+        )
+        sql = f"SELECT window.start AS began, page, count(*) AS n, sum(ids) AS ids FROM ({inner})"
+        sql += " GROUP BY window(w, '3 minutes'), page"
     table = stream_table("s", COLUMNS, key)
     ends = {HOPPING: WindowEnds(30_000, 0, 120_000), TUMBLING: WindowEnds(60_000, 0, 60_000)}.get(window)
-    return StreamBuild("s", 1, sql, {"clicks": source}, table, "4", 2, closes=closes, emit=emit, ends=ends)
+    found_build = StreamBuild("s", 1, sql, {"clicks": source}, table, "4", 2, closes=closes, emit=emit, ends=ends)
+    patterns = {"calm": Pattern("clicks", ("page",), STEPS)} if window in (PATTERN, CALMS) else {}
+    return replace(found_build, join=join, patterns=patterns)
 
 
 def slices(chance: random.Random) -> list[list[tuple[int, int, bytes]]]:
@@ -80,13 +115,18 @@ def wanted(
         event = json.loads(text)
         if received - event["at"] <= lateness:
             events.append((min(event["at"], received), event["page"], event["id"]))
+    pairs = {
+        (at, page, id_, other)
+        for at, page, id_ in events
+        for then, where, other in events
+        if where == page and id_ != other and at <= then <= at + JOIN_MS
+    }
     if window == JOIN:
-        return {
-            (at, page, id_, other)
-            for at, page, id_ in events
-            for then, where, other in events
-            if where == page and id_ != other and at <= then <= at + JOIN_MS
-        }
+        return pairs
+    if window in (PATTERN, CALMS):
+        return _of_pattern(window, all_, to, lateness)
+    if window in (OUTER, ALONE, MATCHES, CHAIN):
+        return _of_several(window, events, pairs, to)
     events = [event for event in sorted(events) if event[1] != "x"]
     if window == FILTER:
         return {(at, page, id_, id_ + 1) for at, page, id_ in events}
@@ -110,6 +150,57 @@ def wanted(
         (begin, page, len(ids), sum(ids))
         for (begin, end, page), ids in groups.items()
         if end <= to or window == CHANGES
+    }
+
+
+def _of_pattern(
+    window: str, all_: list[list[tuple[int, int, bytes]]], to: int, lateness: int
+) -> set[tuple[int, str, int, int]]:
+    """Of STEPS, in the words of docs/streams.md: one, then the first two in time, and then nothing for a while."""
+    events = []
+    for place, (partition, received, text) in enumerate(one for some in all_ for one in some):
+        event = json.loads(text)
+        if received - event["at"] <= lateness:
+            events.append((min(event["at"], received), partition, place, event["id"], event["page"]))
+    found = []
+    for one in events:
+        if one[3] % 3 == 0:
+            after = sorted(event for event in events if event[4] == one[4] and event > one)
+            two = next((event for event in after if event[3] % 3 == 1), None)
+            if two is None or two[0] - one[0] > 9_000 or any(e[3] % 11 == 0 for e in after if e <= two):
+                continue
+            if not any(e[3] % 5 == 0 for e in after if e > two and e[0] <= two[0] + 2_000):
+                found.append((one[0], two[0] + 2_000, one[4], one[3], two[3]))
+    if window == PATTERN:
+        return {(began, page, one, two) for began, at, page, one, two in found if at <= to}
+    groups: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for _, at, page, one, _ in found:
+        groups[at // 60_000 * 60_000, page].append(one)
+    return {(begin, page, len(ids), sum(ids)) for (begin, page), ids in groups.items() if begin + 60_000 <= to}
+
+
+def _of_several(
+    window: str, events: list[tuple[int, str, int]], pairs: set[tuple[int, str, int, int]], to: int
+) -> set[tuple[int, str, int, int]]:
+    """What comes of several events by several steps."""
+    befores, afters = {pair[2] for pair in pairs}, {pair[3] for pair in pairs}
+    alone = {(at, page, id_, -1) for at, page, id_ in events if id_ not in befores}
+    found = {(at, page, -1, id_) for at, page, id_ in events if id_ not in afters}
+    if window == OUTER:
+        early = {one for one in alone if one[0] <= to - JOIN_MS - 1} | {one for one in found if one[0] <= to - 1}
+        return pairs | early
+    size = 180_000 if window == CHAIN else 60_000
+    groups: dict[tuple[int, str], list[int]] = defaultdict(list)
+    minutes = set()
+    for at, page, id_ in events if window == CHAIN else [one[:3] for one in (alone if window == ALONE else pairs)]:
+        minutes.add((at // 60_000, page))
+        groups[at // size * size, page].append(id_)
+    of_chain = Counter((minute * 60_000 // size * size, page) for minute, page in minutes)
+    wait = 0 if window == CHAIN else WAIT.wait_ms
+    return {
+        (begin, page, of_chain[begin, page] if window == CHAIN else len(ids), sum(ids))
+        for (begin, page), ids in groups.items()
+        if begin + size <= to - wait
     }
 
 

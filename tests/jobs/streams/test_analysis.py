@@ -26,6 +26,7 @@ GROUPED = "FROM clicks GROUP BY window(at, '1 minute'), page"
 START = "SELECT window.start AS minute, page"
 
 
+JOINED = "JOIN views v ON c.id = v.id AND v.at BETWEEN c.at AND c.at + INTERVAL 4 SECONDS"
 SESSIONS = "FROM clicks GROUP BY session_window(at, '5 seconds'), page"
 CORRECTED = EVENTS.replace("    time: {event: at}\n", "    time: {event: at}\n    late: {correct: 1h}\n", 1)
 
@@ -88,13 +89,40 @@ def test_hopping_windows_and_subqueries_are_taken(spark: SparkSession, tmp_path:
         ("SELECT page, count(*) AS minute FROM clicks GROUP BY page", "no group is ever final: group by `window("),
         (f"{START}, count(DISTINCT id) AS n {GROUPED}", "Spark cannot compute this as a stream: Distinct aggregations"),
         (f"{START} {GROUPED} ORDER BY 1", "Spark cannot compute this as a stream: Sorting is not supported"),
-        (f"{START}, hll_sketch_agg(id) AS h {GROUPED}", "the column `h` is a binary: no document has one"),
+        (f"{START}, theta_sketch_agg(id) AS h {GROUPED}", "the column `h` is a binary: no document has one"),
         (f"{START}, 1 AS page {GROUPED}", "gives two columns `page`"),
         (f"SELECT minute, page FROM ({START} {GROUPED})", "its outermost SELECT must be grouped by `window(...)`"),
+        (
+            f"{START} FROM (SELECT session_window(at, '1 s') AS w, page FROM clicks GROUP BY 1, 2) "
+            "GROUP BY window(w, '1 hour'), page",
+            "windows over sessions: a session may have begun at any time before its window",
+        ),
         (f"{START} {GROUPED} UNION ALL {START} {GROUPED}", "several queries with UNION at the outside"),
         (
-            "SELECT c.id AS minute, v.id AS page FROM clicks c LEFT JOIN views v ON c.id = v.id AND c.at = v.at",
-            "line 1, column 56 of the SQL: LEFT JOIN of events: this version cannot do that yet",
+            f"{START}, hll_sketch_estimate(hll_sketch_agg(id)) AS n {GROUPED}",
+            "`hll_sketch_agg` gives another answer in",
+        ),
+        (
+            f"{START}, sum(id / 3) AS f {GROUPED}",
+            "line 1, column 38 of the SQL: `sum` of binary fractions gives another",
+        ),
+        (f"{START},\n avg(sqrt(id)) AS f {GROUPED}", "line 2, column 2 of the SQL: `avg` of binary fractions gives an"),
+        (
+            f"SELECT c.id AS minute, c.page FROM clicks c LEFT SEMI {JOINED}",
+            "line 1, column 55 of the SQL: SEMI JOIN of events: use LEFT JOIN, and `WHERE b.id IS NULL`",
+        ),
+        (
+            f"SELECT v.id AS minute, c.page FROM (SELECT * FROM clicks) c LEFT {JOINED}",
+            "line 1, column 66 of the SQL: an outer JOIN: name events on both sides, in the outermost FROM",
+        ),
+        (
+            f"SELECT c.id AS minute, c.page FROM clicks c LEFT {JOINED} JOIN views w ON w.id = c.id AND w.at = c.at",
+            "line 1, column 50 of the SQL: an outer JOIN beside another JOIN: this version cannot do that; join two",
+        ),
+        ("SELECT c.id AS minute, c.page FROM clicks c JOIN views v ON c.id = v.id", "the JOIN does not say how long"),
+        (
+            "SELECT c.id AS minute, c.page FROM clicks c LEFT JOIN views v ON c.id = v.id AND v.at > c.at",
+            "the JOIN does not say how long after one event the other may happen",
         ),
     ],
 )
@@ -115,12 +143,58 @@ def test_a_mistake_is_told_with_its_place(spark: SparkSession, tmp_path: Path, s
         ),
         ("SELECT at AS minute, page FROM clicks WHERE id > 7", ""),
         ("SELECT c.id AS minute, v.id AS page FROM clicks c JOIN views v ON c.id = v.id AND c.at = v.at", ""),
+        (f"SELECT c.id AS minute, v.id AS page FROM clicks c RIGHT {JOINED}", "join"),
     ],
 )
 def test_it_is_known_by_what_a_result_becomes_final(spark: SparkSession, tmp_path: Path, sql: str, closes: str) -> None:
     analysed = found(spark, tmp_path, sql)
     assert isinstance(analysed, AnalysedStream), analysed
     assert analysed.closes == closes
+
+
+@pytest.mark.parametrize(
+    ("sql", "closes", "times"),
+    [
+        (f"SELECT c.id AS minute, v.id AS page FROM clicks c {JOINED}", "", (4_001, 1, "`c`.`at`", "`v`.`at`")),
+        (
+            f"SELECT c.id AS minute, 1 AS page FROM clicks AS c\nFULL OUTER {JOINED}",
+            "join",
+            (4_001, 1, "`c`.`at`", "`v`.`at`"),
+        ),
+        (
+            "SELECT a.id AS minute, b.id AS page FROM clicks a LEFT JOIN clicks b ON a.id = b.id AND "
+            "b.at > a.at - INTERVAL 10 SECONDS AND b.at < a.at + INTERVAL 1 MINUTE WHERE b.id IS NULL",
+            "join",
+            (60_000, 10_000, "`a`.`at`", "`b`.`at`"),
+        ),
+        (
+            "SELECT clicks.id AS minute, views.id AS page FROM clicks RIGHT JOIN views ON clicks.id = views.id AND "
+            "clicks.at = views.at",
+            "join",
+            (0, 0, "`clicks`.`at`", "`views`.`at`"),
+        ),
+        (
+            f"{START}, count(v.id) AS n FROM clicks c LEFT {JOINED} GROUP BY window(c.at, '1 minute'), page",
+            "window",
+            (4_001, 1, "`c`.`at`", "`v`.`at`"),
+        ),
+        (
+            f"{START} FROM (SELECT c.* FROM clicks c {JOINED}) GROUP BY window(at, '1 minute'), page",
+            "window",
+            (4_001, 1, "", ""),
+        ),
+        (f"{START} FROM clicks c LEFT {JOINED} GROUP BY window(c.at, '1 minute'), page", "window", None),
+        (f"{START} {GROUPED}", "window", None),
+    ],
+)
+def test_it_is_known_for_how_long_a_join_waits(
+    spark: SparkSession, tmp_path: Path, sql: str, closes: str, times: tuple[int, int, str, str] | None
+) -> None:
+    analysed = found(spark, tmp_path, sql)
+    assert isinstance(analysed, AnalysedStream), analysed
+    assert analysed.closes == closes
+    join = analysed.join
+    assert (None if join is None else (join.left_ms, join.right_ms, join.left, join.right)) == times
 
 
 @pytest.mark.parametrize(
@@ -232,3 +306,66 @@ def test_it_is_known_where_windows_end(
 def test_an_end_lies_after_the_begin_and_up_to_the_end(begin: int, end: int, lies: bool) -> None:
     assert WindowEnds(60_000, 60_000, 60_000).lies_between(begin, end) is lies
     assert WindowEnds(60_000, 7).lies_between(begin + 7, end + 7) is lies
+
+
+BEGINS = "SELECT began AS minute, page FROM calm"
+CALM = """patterns:
+  calm:
+    events: clicks
+    by: [page]
+    steps: [{name: seen, where: id > 7}, {unless: id < 3, within: 10s}]
+"""
+
+
+def test_matches_of_a_pattern_are_read_as_events_are(spark: SparkSession, tmp_path: Path) -> None:
+    events = EVENTS + CALM
+    analysed = found(spark, tmp_path, "SELECT began AS minute, page, seen.id, at FROM calm", events=events)
+    assert isinstance(analysed, AnalysedStream), analysed
+    assert (analysed.closes, analysed.events, analysed.reach) == ("match", ("clicks",), 10_000)
+    assert analysed.patterns["calm"].by == ("page",)
+    types = {column.name: column.type for column in analysed.table.columns}
+    assert types == {"minute": "timestamptz", "page": "text", "id": "int8", "at": "timestamptz"}
+
+    windows = "SELECT window.start AS minute, page, count(*) AS n FROM calm GROUP BY window(at, '1 hour'), page"
+    analysed = found(spark, tmp_path, windows, events=events)
+    assert isinstance(analysed, AnalysedStream), analysed
+    assert (analysed.closes, analysed.reach) == ("window", 10_000)
+
+
+@pytest.mark.parametrize(
+    ("sql", "pattern", "said"),
+    [
+        (BEGINS, ("id > 7", "idd > 7"), "`where` of step 1: A column, variable, or"),
+        (
+            BEGINS,
+            ("id > 7", "rand() > 7"),
+            "`where` of step 1: line 1, column 1 of the SQL: `rand` gives another answer",
+        ),
+        (BEGINS, ("id < 3", "max(id) < 3"), "`unless` of step 2: "),
+        (BEGINS, ("[page]", "[pag]"), "the pattern `calm`, by: there is no column `pag`; did you mean `page`?"),
+        (f"SELECT minute, page FROM ({BEGINS})", ("", ""), "name the pattern `calm` alone, in the outermost FROM"),
+        (
+            "SELECT c.id AS minute, m.page FROM calm m JOIN clicks c ON m.page = c.page AND m.at = c.at",
+            ("", ""),
+            "name the pattern `calm` alone, in the outermost FROM",
+        ),
+        (
+            "SELECT window.start AS minute, m.page FROM calm m JOIN clicks c ON m.page = c.page AND m.at = c.at "
+            "GROUP BY window(m.at, '1 hour'), m.page",
+            ("", ""),
+            "line 1, column 51 of the SQL: matches of a pattern in a JOIN: this version cannot do that",
+        ),
+        ("SELECT page, count(*) AS minute FROM calm GROUP BY page", ("", ""), "no group is ever final: group by"),
+    ],
+)
+def test_what_is_wrong_with_a_pattern_is_told(
+    spark: SparkSession, tmp_path: Path, sql: str, pattern: tuple[str, str], said: str
+) -> None:
+    mistakes = found(spark, tmp_path, sql, events=EVENTS + CALM.replace(*pattern, 1))
+    assert isinstance(mistakes, list), mistakes
+    assert said in mistakes[0].what
+
+
+def test_late_events_cannot_correct_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
+    (mistake,) = found(spark, tmp_path, BEGINS, events=CORRECTED + CALM)
+    assert "a late event may take a match away again" in mistake.what

@@ -17,15 +17,22 @@ from driftless.kafka.client import Kafka
 from jobs.spark.source import kafka_options
 from jobs.streams.sql import query as queries
 from jobs.streams.sql.documents import results
+from jobs.streams.sql.timed import closed_batch
 from stack import Endpoints
 from tests.jobs.streams.random_events import (
+    ALONE,
     BEGIN,
+    CALMS,
+    CHAIN,
     CHANGES,
     FILTER,
     HOPPING,
     JOIN,
     LATENESS,
+    MATCHES,
+    OUTER,
     PARTITIONS,
+    PATTERN,
     SEED,
     SESSION,
     SLICE_MS,
@@ -46,7 +53,7 @@ pytestmark = pytest.mark.server
     ("window", "skewed"),
     [
         pytest.param(HOPPING, False, id="hopping, as it was received", marks=pytest.mark.soak),
-        pytest.param(CHANGES, True, id="every change, one partition before the next"),
+        pytest.param(CHANGES, True, id="every change, one partition before the next", marks=pytest.mark.soak),
         pytest.param(JOIN, True, id="a join, one partition before the next"),
         pytest.param(TUMBLING, True, id="tumbling, one partition before the next", marks=pytest.mark.soak),
         pytest.param(SESSION, True, id="sessions, one partition before the next", marks=pytest.mark.soak),
@@ -54,6 +61,16 @@ pytestmark = pytest.mark.server
         pytest.param(SESSION, False, id="sessions, as it was received", marks=pytest.mark.soak),
         pytest.param(TUMBLING, False, id="tumbling, as it was received", marks=pytest.mark.soak),
         pytest.param(HOPPING, True, id="hopping, one partition before the next", marks=pytest.mark.soak),
+        pytest.param(OUTER, True, id="an outer join, one partition before the next", marks=pytest.mark.soak),
+        pytest.param(ALONE, True, id="windows over an outer join, one partition before the next"),
+        pytest.param(ALONE, False, id="windows over an outer join, as it was received", marks=pytest.mark.soak),
+        pytest.param(PATTERN, True, id="a pattern, one partition before the next"),
+        pytest.param(PATTERN, False, id="a pattern, as it was received", marks=pytest.mark.soak),
+        pytest.param(CALMS, True, id="windows over a pattern, one partition before the next", marks=pytest.mark.soak),
+        pytest.param(OUTER, False, id="an outer join, as it was received", marks=pytest.mark.soak),
+        pytest.param(MATCHES, True, id="windows over a join, one partition before the next", marks=pytest.mark.soak),
+        pytest.param(CHAIN, False, id="windows of windows, as it was received", marks=pytest.mark.soak),
+        pytest.param(CHAIN, True, id="windows of windows, one partition before the next", marks=pytest.mark.soak),
     ],
 )
 def test_any_batches_give_the_windows_of_the_batch_each_once(
@@ -96,6 +113,6 @@ def test_any_batches_give_the_windows_of_the_batch_each_once(
     session = queries.query_session(spark)
     begin = {topic: dict.fromkeys(range(PARTITIONS), 0)}
     queries.batch_views(session, build_, kafka_options(kafka, "test"), begin, ends)
-    batch = results("s", queries.closed_batch(session, build_, closed, 0).toArrow(), build_.table.key)
+    batch = results("s", closed_batch(session, build_, closed - build_.join_wait, 0).toArrow(), build_.table.key)
     assert sorted(dict(tried.rows).items()) == [(result.key, result.document) for result in batch]
     kafka.delete(topic, f"{topic}.ticks")

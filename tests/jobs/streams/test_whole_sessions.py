@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 from driftless.facts.event_source import EventSource
 from driftless.facts.streams import SESSION, StreamBuild, stream_table
 from driftless.table import Column
-from jobs.streams.sql.query import TO, only, query_session, timed_rows
+from jobs.streams.sql.query import query_session
+from jobs.streams.sql.timed import TO, only, timed_rows
 
 SOURCE = EventSource("clicks", "id", {0: 0}, {"page": "text", "at": "timestamptz"}, "at", None, 0)
 TABLE = stream_table("s", (Column("began", "int8"), Column("page", "text"), Column("n", "int8")), ("began", "page"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driftless.table import Column
@@ -67,6 +68,11 @@ def event_type(written: str) -> EventType:
     if not 0 < digits <= _DIGITS or behind > digits:
         raise ValueError(f"`{written}`: at most {_DIGITS} digits, and not more behind the point than in all")
     return EventType(f"DECIMAL({digits},{behind})", "numeric")
+
+
+def spark_types(columns: Mapping[str, str]) -> dict[str, str]:
+    """By column, what Spark computes it with."""
+    return {name: event_type(written).spark for name, written in columns.items()}
 
 
 def event_type_of(column: Column) -> str | None:

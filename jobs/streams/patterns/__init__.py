@@ -1,0 +1,1 @@
+"""Patterns: events of one key that follow one another, or fail to."""

@@ -171,6 +171,7 @@ def _computed(stream: dict[str, Any]) -> str:
     reasons = ("late", "too_late", "corrected", "invalid", "changed", "deleted", "dropped")
     counts = [(stream[why], why) for why in reasons if stream[why]]
     left += "".join(f", {count:,} {why.replace('_', ' ')}" for count, why in counts)
+    left += "".join(f", {column} ± {100 * error:g} %" for column, error in stream["approximate"].items())
     build = stream["generation"] or "-"
     return f"stream {stream['name']}: {stream['state']}, build {build}, closed to {closed}, {left}"
 

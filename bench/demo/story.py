@@ -213,6 +213,8 @@ class Demo:
     def _until_live(self, place: Place, writer: Writer, *followers: str) -> None:
         """Return when these have the whole log, and are as fresh as they can be."""
         meters: dict[str, Meter] = {}
+        # What follows a stream is told of how far it has come every few seconds, unless somebody waits for it.
+        fresh = [name for name in followers if name not in COUNTED]
         deadline = None
         with self._screen.board(every=10.0) as board:
             for _ in self._until(f"{', '.join(followers)} to be live", _BOOTSTRAP_SECONDS, writer):
@@ -225,7 +227,7 @@ class Demo:
                 if all(facts[name]["state"] == "live" for name in followers):
                     deadline = deadline or time.monotonic() + _FRESH_PATIENCE_SECONDS
                 over = deadline is not None and (
-                    time.monotonic() > deadline or all(facts[n]["lag_seconds"] < _FRESH_SECONDS for n in followers)
+                    time.monotonic() > deadline or all(facts[n]["lag_seconds"] < _FRESH_SECONDS for n in fresh)
                 )
                 board.show([*_standing(facts), *self._progress(meters, done)], last=over)
                 if over:

@@ -95,6 +95,7 @@ def plan_streams(
             join=what.join,
             reach=what.reach,
             patterns=what.patterns,
+            approximate=what.approximate,
         )
         lost = "" if before is None else _why_lost(context.kafka, before, state, epochs)
         if before is not None and before.fingerprint == wanted.fingerprint and not lost:

@@ -192,7 +192,9 @@ def _built(name: str, state: State, now: float) -> dict[str, Any]:
 
 
 def _stream(name: str, state: State, now: float) -> dict[str, Any]:
-    """A stream, by its newest build. `closed_to`, in seconds since 1970: windows that end by then are published."""
+    """A stream, by its newest build. `closed_to`, in seconds since 1970: windows that end by then are published.
+    `approximate`: columns that are not exact, with the standard error as a share of the number.
+    """
     number = newest_stream_number(state, name)
     fact = state.get(stream_progress_key(name, number)) or {}
     said = str(fact.get("state", "stopped"))
@@ -208,6 +210,7 @@ def _stream(name: str, state: State, now: float) -> dict[str, Any]:
         "frontier_lsn": fact.get("frontier_lsn"),
         **{count: fact.get(count) or 0 for count in counts},
         "lag_records": fact.get("lag_records"),
+        "approximate": (state.get(f"stream/{name}/{number}") or {}).get("approximate", {}),
         "trouble": trouble,
         "error": trouble if said == "failed" else None,
     }

@@ -72,7 +72,8 @@ class StreamBuild:
     where each is at once, as a row of a filter or of an inner join. `emit`: FINAL or CHANGES. `ends`: where windows may
     end; None where that is anywhere. `join`: of two events, whether its rows are the results or are grouped by windows.
     `reach`: for how long before a result's window begins events may be part of it, in milliseconds. `patterns`: of
-    which the SQL reads matches, by their names in it.
+    which the SQL reads matches, by their names in it. `approximate`: columns that are not exact, with the standard
+    error as a share of the number.
     """
 
     stream: str
@@ -91,6 +92,7 @@ class StreamBuild:
     join: JoinTimes | None = None
     reach: int = 0
     patterns: Mapping[str, Pattern] = field(default_factory=dict)
+    approximate: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def lateness(self) -> int:
@@ -148,6 +150,7 @@ class StreamBuild:
             "emit": self.emit,
             "ends": None if self.ends is None else [*vars(self.ends).values()],
             "reach": self.reach,
+            "approximate": dict(self.approximate),
             "patterns": {name: pattern.to_json() for name, pattern in self.patterns.items()},
             "join": None if self.join is None else [*vars(self.join).values()],
             "log": None if self.log is None else self.log.to_json(),
@@ -165,7 +168,7 @@ class StreamBuild:
         reach = int(data.get("reach", 0))
         patterns = {name: Pattern.from_json(pattern) for name, pattern in data.get("patterns", {}).items()}
         build = cls(stream, number, data["sql"], events, table, *more, log, begin, closes, emit, ends, join)
-        return replace(build, reach=reach, patterns=patterns)
+        return replace(build, reach=reach, patterns=patterns, approximate=data.get("approximate", {}))
 
     def from_first_events(self, kafka: Kafka) -> StreamBuild:
         """The same from the first events that there are now. Where older ones are gone, windows that may lack some of
@@ -194,8 +197,8 @@ class StreamBuild:
 @dataclass(frozen=True)
 class AnalysedStream:
     """What Spark says of a stream's SQL. `table`: the columns of a document and its key. `events`: those that it reads,
-    by name. `spark`: its version. `closes`, `ends`, `join`, `reach`, `patterns`: as of a
-    build.
+    by name. `spark`: its version. `closes`, `ends`, `join`, `reach`, `patterns`,
+    `approximate`: as of a build.
     """
 
     table: Table
@@ -206,6 +209,7 @@ class AnalysedStream:
     join: JoinTimes | None = None
     reach: int = 0
     patterns: Mapping[str, Pattern] = field(default_factory=dict)
+    approximate: Mapping[str, float] = field(default_factory=dict)
 
 
 def stream_table(stream: str, columns: tuple[Column, ...], key: tuple[str, ...]) -> Table:

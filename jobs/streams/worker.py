@@ -32,6 +32,7 @@ from jobs.streams.frontiers import EventFrontiers, Moment
 from jobs.streams.late.corrections import LateCorrections
 from jobs.streams.late.left_out import late_slices
 from jobs.streams.log.batch import QueryCheckpoint
+from jobs.streams.pace import QueryPace
 from jobs.streams.progress import StreamProgress
 from jobs.streams.publisher import StreamPublisher, differing
 from jobs.streams.sql import query as queries
@@ -80,6 +81,7 @@ class StreamWorker:
         self._tables = TableEvents(shared.spark, shared.kafka, self._control, shared.frontiers)
         self._identity = LogIdentityCheck(shared.kafka, shared.topics, [build.log])
         self._spark = queries.query_session(shared.spark)
+        self._pace = QueryPace()
         self._pause = PAUSE_SECONDS
         self._failure: SyncError | None = None
         self._seen = -1
@@ -172,7 +174,8 @@ class StreamWorker:
         if self.build.corrects:
             corrector.start()
         try:
-            self._follow(query, publisher, corrector)
+            with self._pace:
+                self._follow(query, publisher, corrector)
         finally:
             query.stop()
             corrector.stop()
@@ -245,6 +248,8 @@ class StreamWorker:
         self.progress.published += len(writes)
         self.progress.closed_ms = max(self.progress.closed_ms, planned.closed_ms)
         self.progress.changed.set()
+        if self._ticked_ms <= self.progress.closed_ms:  # no window waits for the next batch to be closed
+            self._pace.rest(self.stop)
 
     # -- beside the query ---------------------------------------------------------------------------------------
 
@@ -319,6 +324,7 @@ class StreamWorker:
                     counts is not None and any(counts[why] for why in COUNTED.values())
                 )
             self._batch_seconds = told.batchDuration / 1000
+            self._pace.ended(told)
             states = told.stateOperators
             progress.state_rows = sum(state.numRowsTotal for state in states)
             progress.state_bytes = sum(state.memoryUsedBytes for state in states)

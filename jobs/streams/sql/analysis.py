@@ -51,9 +51,9 @@ from driftless.where.words import spark_words
 from jobs.decode.spark_sql import quote
 from jobs.streams.patterns.rows import OFFSET, PARTITION, pattern_rows, pattern_types
 from jobs.streams.sql.joins import UNBOUND, join_times, joins, unprovable
-from jobs.streams.sql.keys import left_out_of_key
 from jobs.streams.sql.pattern_faults import pattern_faults
 from jobs.streams.sql.place import first_sentence, place
+from jobs.streams.sql.plan_columns import approximate, left_out_of_key
 from jobs.streams.sql.query import MODES, NEVER, plan_text, query_session
 from jobs.streams.sql.refusals import refused, sums_of_fractions
 from jobs.streams.sql.timed import timed_sql
@@ -120,8 +120,9 @@ def analyse(spark: SparkSession, config: Config, name: str) -> AnalysedStream | 
         return [*mistakes, Mistake("sql", str(exc))]
     mistakes += [Mistake("sql", what) for what in sums_of_fractions(session, stream.sql)]
     mistakes += _of_columns(stream, rows)
+    plan = plan_text(rows, "Analyzed")
     if closes in (WINDOW, SESSION) and not mistakes:
-        missing = left_out_of_key(plan_text(rows, "Analyzed"), stream.key)
+        missing = left_out_of_key(plan, stream.key)
         why = "is not in it, and the SQL groups by it: two results may have one key"
         mistakes += [Mistake("key", f"`{column}` {why}") for column in missing]
     joined = joins(stream.sql, config.events)
@@ -153,7 +154,7 @@ def analyse(spark: SparkSession, config: Config, name: str) -> AnalysedStream | 
     ends = windows[0] if closes == WINDOW and len(windows) == 1 else None
     reach = (join.wait_ms if join and closes else 0) + (sum(kind.size for kind in windows) if is_chain else 0)
     reach += max((pattern.span for pattern in patterns.values()), default=0)
-    found = AnalysedStream(table, read, pyspark.__version__, closes, ends, join, reach, patterns)
+    found = AnalysedStream(table, read, pyspark.__version__, closes, ends, join, reach, patterns, approximate(plan))
     if any(config.events[each].correct_ms for each in read) and (why := _uncorrectable(stream.sql, found)):
         return [Mistake("sql", f"late events cannot correct it, as `late: {{correct: ...}}` of its events asks: {why}")]
     return found

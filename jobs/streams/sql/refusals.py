@@ -25,7 +25,7 @@ _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("monotonically_increasing_id", "spark_partition_id", "input_file_name"), _CHANCE),
     **dict.fromkeys(("first", "first_value", "last", "last_value", "any_value", "mode"), f"{_ORDER}; use min or max"),
     **dict.fromkeys(("max_by", "min_by"), f"{_ORDER} where two are equal; use max or min of a struct"),
-    **dict.fromkeys(("collect_list", "array_agg", "listagg", "string_agg"), f"{_ORDER}; use sort_array(collect_set())"),
+    **dict.fromkeys(("collect_list", "array_agg", "listagg", "string_agg"), f"{_ORDER}; put it within sort_array"),
     **dict.fromkeys(("approx_percentile", "percentile_approx"), f"{_ABOUT}; use percentile"),
     **dict.fromkeys(("approx_top_k", "approx_top_k_accumulate", "approx_top_k_combine", "histogram_numeric"), _ABOUT),
     **dict.fromkeys(("hll_sketch_agg", "hll_union_agg"), _SKETCH),
@@ -43,6 +43,8 @@ _REFUSED: Mapping[str, str] = {
 }
 _BARE = ("current_timestamp", "current_date", "current_time", "localtimestamp", "localtime", "watermark", "tablesample")
 """Those that are written without brackets, too."""
+_SORTABLE = ("collect_set", "collect_list", "array_agg")
+"""Those that are the same in any order once they are within sort_array."""
 _TYPES = ("double", "float", "real")
 _NUMBERED = ("limit",)
 """Those that a number follows: a column may have such a name."""
@@ -55,7 +57,7 @@ def refused(sql: str) -> Iterator[str]:
     words = spark_words(sql)
     for number, (word, after) in enumerate(zip(words, [*words[1:], None], strict=True)):
         name = word.text.lower()
-        if name == "collect_set" and number > 1 and words[number - 2].text.lower() == "sort_array":
+        if name in _SORTABLE and number > 1 and words[number - 2].text.lower() == "sort_array":
             continue
         called = name in _BARE or name in _TYPES or (after is not None and after.text == "(")
         called = called or (name in _NUMBERED and after is not None and after.text.isdigit())

@@ -57,12 +57,21 @@ def test_columns_key_and_events_are_found(spark: SparkSession, tmp_path: Path) -
     assert types == {"minute": "timestamptz", "page": "text", "views": "int8", "paid": "numeric", "last": "int8"}
 
 
+def test_columns_that_are_not_exact_are_known(spark: SparkSession, tmp_path: Path) -> None:
+    about = "approx_count_distinct(id) AS a, approx_count_distinct(id, 0.01) + 1 AS b"
+    about += ", theta_sketch_estimate(theta_sketch_agg(id)) AS c, percentile(price, 0.9) AS p, count(*) AS n"
+    analysed = found(spark, tmp_path, f"{START}, {about} {GROUPED}")
+    assert isinstance(analysed, AnalysedStream), analysed
+    assert analysed.approximate == {"a": 0.05, "b": 0.01, "c": 0.0156}
+
+
 def test_hopping_windows_and_subqueries_are_taken(spark: SparkSession, tmp_path: Path) -> None:
     inner, window = (
         "(SELECT at, upper(page) AS page FROM clicks WHERE page <> 'now()')",
         "window(at, '2 hours', '1 hour')",
     )
-    sql = f"{START}, sort_array(collect_set(page)) AS all FROM {inner} GROUP BY {window}, page"
+    sorts = "sort_array(collect_set(page)) AS all, sort_array(collect_list(page)) AS some"
+    sql = f"{START}, {sorts} FROM {inner} GROUP BY {window}, page"
     assert isinstance(found(spark, tmp_path, sql), AnalysedStream)
 
 

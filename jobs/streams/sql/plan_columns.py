@@ -1,4 +1,4 @@
-"""Whether the key of a stream tells its results apart, by the plan that Spark makes of its SQL."""
+"""What the plan that Spark makes of a stream's SQL says of the columns of its results."""
 
 from __future__ import annotations
 
@@ -47,3 +47,24 @@ def _items(text: str) -> Iterator[str]:
             yield text[begin:place].strip()
             begin = place + 1
     yield text[begin:].strip()
+
+
+_DISTINCT = re.compile(r"approx_count_distinct\(.*?, (?P<error>[0-9.E-]+), \d+, \d+\)")
+_THETA = re.compile(r"theta_sketch_agg\(.*?, (?P<bits>\d+), \d+, \d+\)")
+
+
+def approximate(plan: str) -> dict[str, float]:
+    """By its name, how far a column of the result is from the exact number, as a share of that: the standard error.
+    `plan`: as Spark has analysed it.
+
+    That of approx_count_distinct is the one that it is asked for. That of a theta sketch of 2^n entries is 1 / 2^(n/2),
+    by the documentation of Apache DataSketches.
+    """
+    grouped = _GROUPED.search(plan)
+    found = {}
+    for name, what in map(_told, _items(grouped["shown"])) if grouped else ():
+        if asked := _DISTINCT.search(what):
+            found[name] = float(asked["error"])
+        elif sketch := _THETA.search(what):
+            found[name] = round(2 ** (-int(sketch["bits"]) / 2), 4)
+    return found

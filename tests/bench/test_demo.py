@@ -115,6 +115,10 @@ def test_the_demo_ends_with_every_document_right_and_works_a_second_time(
             FIRST[1]: (products, 0, 0, 0),
             LATER: (orders, 0, 0, 0),
         }
+        proven = dict(re.findall(r"^ *(sold|rush): in sync .*: ([\d,]+) documents$", said, re.MULTILINE))
+        assert {*proven} == {"sold", "rush"}
+        assert "0" not in proven.values(), "nothing was sold"
+        assert "sold in this minute" in said
         assert "no drift" in said
         assert 'search "waterproof jacket"' in said
         assert not running_commands(told.place)

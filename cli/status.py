@@ -168,7 +168,7 @@ def _computed(stream: dict[str, Any]) -> str:
     """A stream, which somebody computes."""
     closed = "-" if stream["closed_to"] is None else clock(stream["closed_to"])
     left = f"{stream['lag_records'] or 0:,} events to read, {stream['state_rows']:,} groups open"
-    reasons = ("late", "too_late", "corrected", "invalid", "changed", "deleted", "dropped")
+    reasons = ("late", "too_late", "corrected", "invalid", "changed", "deleted", "dropped", "skipped")
     counts = [(stream[why], why) for why in reasons if stream[why]]
     left += "".join(f", {count:,} {why.replace('_', ' ')}" for count, why in counts)
     left += "".join(f", {column} ± {100 * error:g} %" for column, error in stream["approximate"].items())

@@ -19,7 +19,7 @@ from driftless.config.models import (
     TableConfig,
 )
 from driftless.config.patterns import PatternConfig, StepConfig
-from driftless.config.streams import CAPTURED, EventsConfig, LateConfig, StreamConfig, TimeConfig
+from driftless.config.streams import CAPTURED, EventsConfig, LateConfig, OverloadConfig, StreamConfig, TimeConfig
 from driftless.config.views import ManyConfig, OneConfig, ViewConfig
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "configuration.md"
@@ -146,6 +146,9 @@ def _events() -> Iterator[str]:
     yield "\n### `late` of events\n"
     yield f"{LateConfig.__doc__}\n"
     yield from _table(LateConfig)
+    yield "\n### `overload` of events\n"
+    yield f"{OverloadConfig.__doc__}\n"
+    yield from _table(OverloadConfig)
 
 
 def _patterns() -> Iterator[str]:

@@ -21,7 +21,7 @@ from driftless.config.models import (
     TableConfig,
 )
 from driftless.config.patterns import PatternConfig, StepConfig
-from driftless.config.streams import EventsConfig, LateConfig, StreamConfig, TimeConfig
+from driftless.config.streams import EventsConfig, LateConfig, OverloadConfig, StreamConfig, TimeConfig
 from driftless.config.views import ManyConfig, OneConfig, ViewConfig
 from driftless.config.yaml import Location, YamlFile, is_unknown
 from driftless.suggest import did_you_mean, nearest
@@ -69,6 +69,7 @@ class Wording:
             ("events", "*"): EventsConfig,
             ("events", "*", "time"): TimeConfig,
             ("events", "*", "late"): LateConfig,
+            ("events", "*", "overload"): OverloadConfig,
             ("patterns", "*"): PatternConfig,
             ("patterns", "*", "steps", "*"): StepConfig,
             ("streams", "*"): StreamConfig,

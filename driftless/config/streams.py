@@ -83,6 +83,49 @@ def _late(given: object) -> object:
     raise ValueError(f"it is `drop`, or how long such events correct what is final (`{{correct: 7d}}`), not `{given}`")
 
 
+_SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,2})?) ?%")
+
+
+def _share(given: object) -> object:
+    found = _SHARE.fullmatch(given) if isinstance(given, str) else None
+    if found is None or float(found[1]) > 100:
+        raise ValueError(f"write a part of a hundred, as `10%` or `0.25%`, not `{given}`")
+    return given
+
+
+Share = Annotated[str, BeforeValidator(_share), WithJsonSchema({"type": "string", "format": "share"})]
+
+
+class OverloadConfig(Model):
+    """What a stream that cannot keep up does with these events. `wait` in place of this: it reads all, later."""
+
+    behind: Duration = Field(
+        description="Where the stream is further behind than this, it leaves unread what it has not read yet, and "
+        "counts it. After it was down, it catches up first.",
+        examples=["5m"],
+    )
+    sample: Share = Field(
+        default="0%",
+        description="The part of them that it reads all the same. Which ones these are does not depend on the run.",
+        examples=["10%"],
+    )
+
+    @property
+    def of_10_000(self) -> int:
+        """The same as so many of 10,000."""
+        found = _SHARE.fullmatch(self.sample)
+        assert found is not None
+        return round(float(found[1]) * 100)
+
+
+def _overload(given: object) -> object:
+    if given is None or given == "wait":
+        return None
+    if isinstance(given, dict | OverloadConfig):
+        return given
+    raise ValueError(f"it is `wait`, or after how long events are left unread (`{{behind: 5m}}`), not `{given}`")
+
+
 class EventsConfig(Model):
     """Events that applications write: into a topic of Kafka, or into a table of the source. One of `topic`, `table` and
     `outbox` says where.
@@ -128,6 +171,13 @@ class EventsConfig(Model):
         examples=["{correct: 7d}"],
     )
 
+    overload: Annotated[OverloadConfig | None, BeforeValidator(_overload)] = Field(
+        default=None,
+        description="What a stream that cannot keep up does. `wait`: it reads everything, later. `{behind: 5m}`: where "
+        "it is further behind, it leaves events unread, and counts them. Only of a `topic`.",
+        examples=["{behind: 5m, sample: 10%}"],
+    )
+
     @property
     def lateness_ms(self) -> int:
         return milliseconds(self.lateness)
@@ -147,6 +197,8 @@ class EventsConfig(Model):
         said = [name for name in PLACES if getattr(self, name) is not None]
         if not said:
             raise ValueError("it does not say where events are: `topic: app.clicks`, or `table: public.orders`")
+        if self.overload is not None and self.topic is None:
+            raise ValueError("`overload` is of a `topic`: rows of a table all count")
         if len(said) > 1:
             raise ValueError(f"`{said[0]}` and `{said[1]}`: events are in one place; make events of each")
         if self.table is not None:

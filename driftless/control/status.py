@@ -201,7 +201,8 @@ def _stream(name: str, state: State, now: float) -> dict[str, Any]:
     if said != "failed" and not is_running(state, stream_lease(name), now):
         said = "stopped"
     trouble = str(fact.get("trouble") or "") or None
-    counts = ("late", "too_late", "invalid", "changed", "deleted", "corrected", "dropped", "state_rows", "state_bytes")
+    left_out = ("late", "too_late", "invalid", "changed", "deleted", "dropped", "skipped")
+    counts = (*left_out, "corrected", "state_rows", "state_bytes")
     return {
         "name": name,
         "state": said,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from driftless.config.duration import milliseconds
 from driftless.config.streams import EventsConfig
 from driftless.kafka.client import Offsets, Topic
 from driftless.table import Column
@@ -45,10 +46,21 @@ class CapturedEvents:
         return cls(str(data["table"]), columns, str(data["payload"]), int(data["epoch"]), until, repeated)
 
 
+class SkippedRange(NamedTuple):
+    """Records of a partition from `begin` to before `end`, of which `sample` of 10,000 are read all the same."""
+
+    partition: int
+    begin: int
+    end: int
+    sample: int
+
+
 @dataclass(frozen=True)
 class EventSource:
     """Events as a build reads them: a topic from `floors` on. `lateness`: in milliseconds. `correct`: for how many more
-    an event that is late corrects what was final. `captured`: where the topic is the log of a table.
+    an event that is late corrects what was final. `captured`: where the topic is the log of a table. `behind`: where
+    the stream is further behind, in milliseconds, it leaves events unread, but for `sample` of 10,000; 0 for never.
+    `skipped`: those that it has left unread.
     """
 
     topic: str
@@ -60,6 +72,9 @@ class EventSource:
     lateness: int
     correct: int = 0
     captured: CapturedEvents | None = None
+    behind: int = 0
+    sample: int = 0
+    skipped: tuple[SkippedRange, ...] = ()
 
     @classmethod
     def of(cls, config: EventsConfig, topic: Topic, floors: Offsets) -> EventSource:
@@ -79,7 +94,7 @@ class EventSource:
         return self.captured is None or bool(self.floors)
 
     def to_json(self) -> dict[str, object]:
-        fields = {name: value for name, value in vars(self).items() if name != "captured"}
+        fields = {name: value for name, value in vars(self).items() if name not in ("captured", "skipped")}
         captured = {} if self.captured is None else {"captured": self.captured.to_json()}
         return {**fields, "floors": {str(p): o for p, o in self.floors.items()}, **captured}
 
@@ -94,12 +109,16 @@ class EventSource:
         """What its rows are made of: where it begins is no part of that."""
         log: object = self.topic_id if self.captured is None else _definition(self.captured)
         made_of = [self.topic, log, sorted(self.columns.items()), self.event, self.sent, self.lateness]
-        return [*made_of, *([self.correct] if self.correct else [])]
+        made_of += [self.correct] if self.correct else []
+        return [*made_of, *([{"behind": self.behind, "sample": self.sample}] if self.behind else [])]
 
 
 def _rules(config: EventsConfig) -> dict[str, Any]:
     time = config.time
-    return {"event": time.event, "sent": time.sent, "lateness": config.lateness_ms, "correct": config.correct_ms}
+    rules = {"event": time.event, "sent": time.sent, "lateness": config.lateness_ms, "correct": config.correct_ms}
+    if config.overload is None:
+        return rules
+    return {**rules, "behind": milliseconds(config.overload.behind), "sample": config.overload.of_10_000}
 
 
 def _definition(rows: CapturedEvents) -> list[object]:

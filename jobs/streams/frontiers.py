@@ -50,6 +50,11 @@ class EventFrontiers:
         self.marker: Marker | None = None
         """The source's, of that moment."""
 
+    @property
+    def behind_ms(self) -> int:
+        """For how long everything has not been read; 0 before all has been once."""
+        return self._waiting[-1][0] - self.reached_ms if self._waiting and self.reached_ms else 0
+
     def look(self, read: Reach) -> bool:
         """Whether `reached_ms` has risen, where what lies before `read` has been read."""
         if time.monotonic() >= self._probe_at:

@@ -19,6 +19,7 @@ from jobs.spark.source import kafka_options
 from jobs.streams.late.corrected import Corrected, newest_corrected
 from jobs.streams.log.batch import PublishedBatch, newest_batch
 from jobs.streams.log.published import published
+from jobs.streams.log.skipped import newest_skipped, without_skipped
 from jobs.streams.sql.documents import results
 from jobs.streams.sql.kept_events import KeptEvents, kept_events
 from jobs.streams.sql.query import batch_views, query_session
@@ -148,4 +149,5 @@ def stream_moment(
             f"the stream {build.stream} is being computed again, since its checkpoint was lost",
             hint="verify it when `driftless status` shows it as closed to about now",
         )
+    build = without_skipped(build, newest_skipped(kafka, batches))
     yield StreamMoment(spark, kafka, build, batch, corrected, mark(), report)

@@ -24,7 +24,7 @@ class StreamProgress:
 
     `closed_ms`: the documents of all windows that end at or before this moment are in the log. `left_out`: events that
     were left out, and why. `corrected`: documents that late ones have corrected. `dropped`: events that Spark left out,
-    which is none or a fault of a clock.
+    which is none or a fault of a clock. `skipped`: events that were left unread.
     """
 
     build: StreamBuild
@@ -38,6 +38,7 @@ class StreamProgress:
     left_out: LeftOut = field(default_factory=lambda: LeftOut({}))
     corrected: int = 0
     dropped: int = 0
+    skipped: int = 0
     state_rows: int = 0
     state_bytes: int = 0
     last_error: str = ""
@@ -86,6 +87,7 @@ class StreamProgress:
             **{name: getattr(self.left_out, name) for name in COUNTED},
             "corrected": self.corrected,
             "dropped": self.dropped,
+            "skipped": self.skipped,
             "state_rows": self.state_rows,
             "state_bytes": self.state_bytes,
             "still_seconds": self.movement.still_seconds(self.state, self.done, self.closed_ms, self.lsn),

@@ -14,6 +14,7 @@ from jobs.streams.late.corrected import CORRECTED_KEY, Corrected, Correction, ne
 from jobs.streams.late.left_out import LATE_KEY, LeftOut, newest_left_out
 from jobs.streams.log.batch import BATCH_KEY, PlannedBatch, PublishedBatch, newest_batch
 from jobs.streams.log.published import BEGIN, END, REVISION, published
+from jobs.streams.log.skipped import SKIPPED_KEY, SkippedEvents, newest_skipped
 from jobs.streams.sql.documents import Result
 
 _TICK_KEY = b"tick"
@@ -39,6 +40,8 @@ class StreamPublisher:
         """What was published last; None where nothing was."""
         self.left_out = newest_left_out(kafka, self._batches, build)
         """What has been left out, and told."""
+        self.skipped = newest_skipped(kafka, self._batches)
+        """What was left unread."""
         self.corrected = newest_corrected(kafka, self._batches, build)
         """Up to where late events have corrected what was final."""
 
@@ -72,6 +75,12 @@ class StreamPublisher:
         with self._lock:
             self._log.write([], [*said, (self._batches, LATE_KEY, known.to_text())])
             self.left_out = known
+
+    def skip(self, skipped: SkippedEvents) -> None:
+        """Tell whoever computes the stream again what is left unread, before it is."""
+        with self._lock:
+            self._log.write([], [(self._batches, SKIPPED_KEY, skipped.to_text())])
+            self.skipped = skipped
 
     def correct(self, corrections: Iterable[Correction], corrected: Corrected) -> None:
         """Documents of windows that were final, and which late events they count now, in one transaction."""

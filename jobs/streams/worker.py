@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -23,21 +22,22 @@ from driftless.kafka.client import Offsets
 from driftless.marker import Marker
 from jobs.brokers.identity_check import LogIdentityCheck
 from jobs.log.frontier import Frontier
-from jobs.spark.errors import spark_error
 from jobs.spark.session import name_jobs
 from jobs.spark.source import kafka_options
 from jobs.streams.corrector import Corrector
+from jobs.streams.ended import why_ended
 from jobs.streams.event_topics import same_topics, written_ends
 from jobs.streams.frontiers import EventFrontiers, Moment
 from jobs.streams.late.corrections import LateCorrections
 from jobs.streams.late.left_out import late_slices
 from jobs.streams.log.batch import QueryCheckpoint
+from jobs.streams.log.skipped import without_skipped
+from jobs.streams.overload import is_overloaded, skip_events
 from jobs.streams.pace import QueryPace
 from jobs.streams.progress import StreamProgress
 from jobs.streams.publisher import StreamPublisher, differing
 from jobs.streams.sql import query as queries
 from jobs.streams.sql.documents import Result, results
-from jobs.streams.sql.faults import sql_fault
 from jobs.streams.sql.kept_events import kept_events
 from jobs.streams.sql.reasons import COUNTED
 from jobs.streams.sql.timed import timed_rows
@@ -114,7 +114,7 @@ class StreamWorker:
             while not self.stop.is_set():
                 try:
                     self._compute()
-                    if self.progress.error is None:
+                    if self.progress.error is None and self.stop.is_set():
                         self.progress.state = "stopped"
                 except SourceUnavailable as exc:
                     if not self.progress.last_error:
@@ -139,6 +139,7 @@ class StreamWorker:
         self.progress.build = self.build
         same_topics(self._kafka, self.build)
         publisher = StreamPublisher(self._kafka, self._shared.config.name, self.build)
+        self.build = without_skipped(self.build, publisher.skipped)
         checkpoint = QueryCheckpoint(self.folder, self.build.join_wait)
         newest = publisher.newest
         lost = newest is not None and newest.is_refill and self.build.emit == CHANGES  # what it held back
@@ -155,7 +156,7 @@ class StreamWorker:
         if checkpoint.committed >= 0:
             progress.positions |= self._places(checkpoint.planned(checkpoint.committed).read)
         progress.closed_ms = newest.closed_ms if newest is not None and not refill else 0
-        progress.corrected = publisher.corrected.documents
+        progress.corrected, progress.skipped = publisher.corrected.documents, publisher.skipped.events
         self._held, self._leaves_out = {}, True  # what a run before has not written may be there
         self._ticked_ms, self._tick_at, self._batch_seconds = 0, 0.0, 0.0
         self._seen, self._looked, self._failure, self._whole = -1, False, None, False
@@ -175,10 +176,14 @@ class StreamWorker:
             corrector.start()
         try:
             with self._pace:
-                self._follow(query, publisher, corrector)
+                overloaded = self._follow(query, publisher, corrector)
         finally:
             query.stop()
             corrector.stop()
+        if overloaded:
+            self._confirm()
+            planned = checkpoint.planned(checkpoint.newest).read
+            publisher.skip(skip_events(self._shared.spark, self._kafka, self.build, planned, publisher.skipped))
 
     def _begin_again(self, publisher: StreamPublisher) -> StreamBuild:
         """Compute from the first event that there is. Windows of which some are gone stay as they were published.
@@ -253,11 +258,12 @@ class StreamWorker:
 
     # -- beside the query ---------------------------------------------------------------------------------------
 
-    def _follow(self, query: StreamingQuery, publisher: StreamPublisher, corrector: Corrector) -> None:
+    def _follow(self, query: StreamingQuery, publisher: StreamPublisher, corrector: Corrector) -> bool:
+        """Whether it has ended since it cannot keep up."""
         frontiers = EventFrontiers(self._moment, self._written)
         while not self.stop.wait(LOOK_SECONDS):
             if not query.isActive:
-                raise self._ended(query)
+                raise self._failure or why_ended(query, self._kafka, self.build, self._read)
             if corrector.error is not None:
                 raise corrector.error
             self._identity.check()
@@ -270,6 +276,9 @@ class StreamWorker:
                 self._reached = frontiers.marker
             self._whole = self._whole or 0 < self._closed_at(frontiers.begun_ms) <= self.progress.closed_ms
             self._claim()
+            if self._whole and is_overloaded(self.build, frontiers.behind_ms):
+                return True
+        return False
 
     def _close(self, moment_ms: int, publisher: StreamPublisher) -> None:
         """Have the windows closed that are over at a moment: by a tick, unless no window is open."""
@@ -332,27 +341,6 @@ class StreamWorker:
             progress.last_error = DROPPED.format(progress.dropped) if progress.dropped else ""
             self._pause = PAUSE_SECONDS
             progress.changed.set()
-
-    def _ended(self, query: StreamingQuery) -> SyncError:
-        """Why the query has ended by itself."""
-        if self._failure is not None:
-            return self._failure
-        for topic, read in self._read.items():
-            first = self._kafka.beginnings(topic, len(read))
-            if any(first[p] > offset for p, offset in read.items()):
-                return SourceError(
-                    f"{topic} does not keep events any more that the stream {self.build.stream} has not read",
-                    hint="give the topic a longer retention.ms; `driftless rebuild` begins with what is there",
-                )
-        found = query.exception()
-        if isinstance(found, StreamingQueryException):
-            if fault := sql_fault(str(found)):
-                return SourceError(
-                    f"the SQL of the stream {self.build.stream} has no result for an event that came: {fault}",
-                    hint="have it give null there, as try_divide, try_add and try_cast do; then `driftless apply`",
-                )
-            return spark_error(found)
-        return SourceUnavailable(f"the query of the stream {self.build.stream} has ended", hint="it is begun again")
 
     def _claim(self) -> None:
         """Raise the position of the source that the log claims. Where no events are the source's, it is the newest."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from driftless.errors import SourceError
-from driftless.facts.event_source import EventSource
+from driftless.facts.event_source import EventSource, SkippedRange
 from driftless.facts.streams import CHANGES, FINAL, StreamBuild
 from driftless.kafka.client import Offsets
 from driftless.streams.event_types import spark_types
@@ -255,7 +255,26 @@ def _with_headers(source: EventSource, options: Mapping[str, str]) -> dict[str, 
     return dict(options) if source.captured is None else {**options, "includeHeaders": "true"}
 
 
+def skipped_count(spark: SparkSession, topic: str, options: Mapping[str, str], ranges: Sequence[SkippedRange]) -> int:
+    """How many records of a topic these ranges leave out. What they hold is not looked at."""
+    begin, end = ({r.partition: getattr(r, edge) for r in ranges} for edge in ("begin", "end"))
+    reader = spark.read.format("kafka").options(**options).option("assign", json.dumps({topic: sorted(end)}))
+    reader = reader.option("startingOffsets", _written(topic, begin)).option("endingOffsets", _written(topic, end))
+    return reader.load().where(skipped_sql(ranges)).count()
+
+
+def skipped_sql(ranges: Sequence[SkippedRange]) -> str:
+    """Whether a record is left unread. Of those that are not, the place alone decides, so it is the same each time."""
+    one = "pmod(xxhash64(`partition`, `offset`), 10000)"
+    return " OR ".join(
+        f"(`partition` = {p:d} AND `offset` >= {begin:d} AND `offset` < {end:d} AND {one} >= {sample:d})"
+        for p, begin, end, sample in ranges
+    )
+
+
 def _event_rows(records: DataFrame, source: EventSource, *, placed: bool = False) -> DataFrame:
+    if source.skipped:
+        records = records.where(f"NOT ({skipped_sql(source.skipped)})")
     for step in event_rows_sql(source, placed=placed):
         records = records.selectExpr(*step)
     return records

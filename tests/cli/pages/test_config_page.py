@@ -12,7 +12,7 @@ from driftless.config.base import Model
 from driftless.config.kafka_security import KafkaSecurity
 from driftless.config.models import Config, ConnectConfig, KafkaConfig, SourceConfig, TableConfig
 from driftless.config.patterns import PatternConfig, StepConfig
-from driftless.config.streams import CAPTURED, EventsConfig, LateConfig, StreamConfig, TimeConfig
+from driftless.config.streams import CAPTURED, EventsConfig, LateConfig, OverloadConfig, StreamConfig, TimeConfig
 from driftless.config.views import ManyConfig, OneConfig, ViewConfig
 from tests.docs.test_docs import blocks
 from tests.driftless.config.test_config import load_text
@@ -20,7 +20,7 @@ from tests.support.secured import KEY_PASSWORD, Certificates
 
 MODELS: list[type[Model]] = [Config, SourceConfig, TableConfig, KafkaConfig, KafkaSecurity, ConnectConfig]
 VIEWS: list[type[Model]] = [ViewConfig, OneConfig, ManyConfig]
-STREAMS: list[type[Model]] = [EventsConfig, TimeConfig, LateConfig, StreamConfig, PatternConfig]
+STREAMS: list[type[Model]] = [EventsConfig, TimeConfig, LateConfig, OverloadConfig, StreamConfig, PatternConfig]
 STORES: list[type[Model]] = [sinks.config_model(kind) for kind in sinks.kinds()]
 
 
@@ -67,7 +67,9 @@ def test_the_examples_make_one_file_that_names_every_key(tmp_path: Path, monkeyp
     for part, model in zip(parts, MODELS, strict=True):
         assert part.model_fields_set == set(model.model_fields)
     events = config.events["clicks"]
-    found = (events, events.time, events.late, config.streams["page_minute"], config.patterns["left_alone"])
+    assert events.overload is not None
+    of_streams = (config.streams["page_minute"], config.patterns["left_alone"])
+    found = (events, events.time, events.late, events.overload, *of_streams)
     for part, model in zip(found, STREAMS, strict=True):
         assert part.model_fields_set == set(model.model_fields) - set(CAPTURED)
     steps = [step.model_fields_set for step in config.patterns["left_alone"].steps]

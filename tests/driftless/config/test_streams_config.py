@@ -43,6 +43,10 @@ def test_a_follower_may_name_a_stream_as_its_view(tmp_path: Path) -> None:
         ("lateness: 10s", "late: {correct: 7}", 6, "write a number and a unit"),
         ("lateness: 10s", "late: keep", 6, "it is `drop`, or how long such events correct what is final"),
         ("lateness: 10s", "late: {corect: 7d}", 6, "did you mean `correct`?"),
+        ("lateness: 10s", "overload: sample", 6, "it is `wait`, or after how long events are left unread"),
+        ("lateness: 10s", "overload: {sample: 10%}", 6, "overload.behind: is missing"),
+        ("lateness: 10s", "overload: {behind: 5m, sample: 0.1}", 6, "write a part of a hundred, as `10%` or `0.25%`"),
+        ("lateness: 10s", "overload: {behind: 5m, sample: 101%}", 6, "write a part of a hundred"),
         ("by_minute:", "by-minute:", 8, "did you mean `by_minute`?"),
         ("by_minute:", "clicks:", 8, "there are events `clicks` too: a query cannot tell them apart"),
         ("by_minute:", "product:", 8, "there is a view `product` too: followers cannot tell them apart"),
@@ -64,6 +68,13 @@ def test_late_events_are_left_out_or_correct_for_some_time(tmp_path: Path) -> No
     for written, ms in (("drop", 0), ("{correct: 2h}", 7_200_000)):
         config = load_text(tmp_path, GOOD + STREAMS.replace("lateness: 10s", f"late: {written}"))
         assert config.events["clicks"].correct_ms == ms
+
+
+def test_events_may_say_that_a_stream_leaves_some_unread(tmp_path: Path) -> None:
+    for written, found in (("wait", None), ("{behind: 5m}", 0), ("{behind: 5m, sample: 0.25%}", 25)):
+        config = load_text(tmp_path, GOOD + STREAMS.replace("lateness: 10s", f"overload: {written}"))
+        overload = config.events["clicks"].overload
+        assert (None if overload is None else overload.of_10_000) == found
 
 
 def test_who_names_neither_a_view_nor_a_stream_is_told(tmp_path: Path) -> None:

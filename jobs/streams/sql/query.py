@@ -40,8 +40,8 @@ MOST_OFFSETS = 200_000
 """Offsets of each topic in one batch: bounds its memory."""
 MODES = {FINAL: "append", CHANGES: "update"}
 """What Spark calls it."""
-TRIGGERS = {FINAL: "500 milliseconds", CHANGES: "200 milliseconds"}
-"""How often it is looked for events: readers of changes wait for them."""
+TRIGGER = "200 milliseconds"
+"""How often it is looked for events and ticks, by a query that does not rest (jobs/streams/pace.py)."""
 SETTINGS = {
     "spark.sql.streaming.multipleWatermarkPolicy": "max",
     "spark.sql.streaming.stateStore.providerClass": (
@@ -93,7 +93,7 @@ def start(
         known[name] = whole.where(BARRIER).drop(TICK)
     _name_views(build, known)
     writer = timed_rows(spark, build).writeStream.outputMode(MODES[build.emit]).foreachBatch(publish)
-    return writer.option("checkpointLocation", str(folder)).trigger(processingTime=TRIGGERS[build.emit]).start()
+    return writer.option("checkpointLocation", str(folder)).trigger(processingTime=TRIGGER).start()
 
 
 def ended_batches(query: StreamingQuery, seen: int) -> Iterator[StreamingQueryProgress]:

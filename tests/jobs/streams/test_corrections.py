@@ -131,7 +131,7 @@ def test_late_events_count_in_the_end_and_every_moment_between_can_be_proven(
     for made in stream_topics(name, "s", 1):
         until(f"the topic {made} to be known", partial(_is_known, kafka, made))
     monkeypatch.setattr(queries, "MOST_OFFSETS", chance.choice([150, 10_000]))
-    monkeypatch.setattr(queries, "TRIGGERS", dict.fromkeys(queries.MODES, "0 seconds"))
+    monkeypatch.setattr(queries, "TRIGGER", "0 seconds")
     monkeypatch.setattr("jobs.streams.late.corrections.LOOKBACK_MS", chance.choice([2_000, 3_600_000]))
     monkeypatch.setattr("jobs.streams.late.corrections.MOST_ENDS", chance.choice([3, 1_000]))
     tried = CorrectedQuery(spark, kafka, build_, tmp_path / "checkpoint")

@@ -91,7 +91,7 @@ def test_any_batches_give_the_windows_of_the_batch_each_once(
     kafka.create(topic, PARTITIONS, {"message.timestamp.type": "CreateTime", "retention.ms": "-1"})
     build_ = build(kafka, topic, window)
     monkeypatch.setattr(queries, "MOST_OFFSETS", chance.choice([40, 150, 10_000]))
-    monkeypatch.setattr(queries, "TRIGGERS", dict.fromkeys(queries.MODES, "0 seconds"))
+    monkeypatch.setattr(queries, "TRIGGER", "0 seconds")
     tried = Tried(spark, kafka, build_, tmp_path / "checkpoint")
     try:
         for moment in written(chance, kafka, topic, all_, skewed=skewed):

@@ -55,7 +55,7 @@ def test_a_query_and_a_batch_leave_out_the_same(
     kafka = Kafka(KafkaConfig(bootstrap=endpoints.kafka))
     topic = f"skipped-{seed}-{time.time_ns()}"
     kafka.create(topic, PARTITIONS, {"message.timestamp.type": "CreateTime", "retention.ms": "-1"})
-    monkeypatch.setattr(queries, "TRIGGERS", dict.fromkeys(queries.MODES, "0 seconds"))
+    monkeypatch.setattr(queries, "TRIGGER", "0 seconds")
     read_all = build(kafka, topic, FILTER)
     for _ in written(chance, kafka, topic, all_, skewed=False):
         pass

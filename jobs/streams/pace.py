@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import ClassVar
 
@@ -17,12 +16,13 @@ LONGEST_SECONDS = 5.0
 
 
 class QueryPace:
-    """Of one query. It counts while it is entered."""
+    """Of one query. It counts while it is entered. `cores`: those of all executors."""
 
     _lock: ClassVar[threading.Lock] = threading.Lock()
     _active: ClassVar[int] = 0
 
-    def __init__(self) -> None:
+    def __init__(self, cores: int) -> None:
+        self._share = SHARE * cores
         self._busy = self._rested = 0.0
 
     def __enter__(self) -> QueryPace:
@@ -44,6 +44,5 @@ class QueryPace:
 
     def rest(self, stop: threading.Event) -> None:
         """Wait for as long as keeps all queries of the process within their share, or until `stop` is set."""
-        share = SHARE * (os.cpu_count() or 1)
-        self._rested = min(LONGEST_SECONDS, self._busy * max(0.0, self._active / share - 1))
+        self._rested = min(LONGEST_SECONDS, self._busy * max(0.0, self._active / self._share - 1))
         stop.wait(self._rested)

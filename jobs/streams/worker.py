@@ -81,7 +81,7 @@ class StreamWorker:
         self._tables = TableEvents(shared.spark, shared.kafka, self._control, shared.frontiers)
         self._identity = LogIdentityCheck(shared.kafka, shared.topics, [build.log])
         self._spark = queries.query_session(shared.spark)
-        self._pace = QueryPace()
+        self._pace = QueryPace(shared.spark.sparkContext.defaultParallelism)
         self._pause = PAUSE_SECONDS
         self._failure: SyncError | None = None
         self._seen = -1

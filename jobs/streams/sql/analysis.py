@@ -92,9 +92,8 @@ def analyse(spark: SparkSession, config: Config, name: str) -> AnalysedStream | 
     session = query_session(spark)
     session.conf.set("spark.sql.debug.maxToStringFields", "10000")  # of plans that are read here
     patterns = {each: config.patterns[each].pattern for each in _named(stream.sql, config.patterns)}
-    events = [
-        e for e in config.events if e in {*_named(stream.sql, config.events), *(p.events for p in patterns.values())}
-    ]
+    named = {*_named(stream.sql, config.events), *(pattern.events for pattern in patterns.values())}
+    events = [each for each in config.events if each in named]
     types = {each: spark_types(config.events[each].columns) for each in events}
     for each in events:
         _empty_view(session, each, types[each])
@@ -150,12 +149,14 @@ def analyse(spark: SparkSession, config: Config, name: str) -> AnalysedStream | 
     of_patterns = {pattern.events for pattern in patterns.values()}
     read = tuple(each for each in events if each in of_patterns or _is_read(session, stream.sql, each))
     table, windows = stream_table(name, columns, stream.key), _windows(session, stream.sql)
-    is_chain = len(windows) > 1 or (closes == SESSION and bool(windows))
+    is_chain = closes in (WINDOW, SESSION) and plan.count("Aggregate [") > 1
     ends = windows[0] if closes == WINDOW and len(windows) == 1 else None
     reach = (join.wait_ms if join and closes else 0) + (sum(kind.size for kind in windows) if is_chain else 0)
     reach += max((pattern.span for pattern in patterns.values()), default=0)
     found = AnalysedStream(table, read, pyspark.__version__, closes, ends, join, reach, patterns, approximate(plan))
-    if any(config.events[each].correct_ms for each in read) and (why := _uncorrectable(stream.sql, found)):
+    if any(config.events[each].correct_ms for each in read) and (
+        why := _uncorrectable(stream.sql, found, is_chain=is_chain)
+    ):
         return [Mistake("sql", f"late events cannot correct it, as `late: {{correct: ...}}` of its events asks: {why}")]
     return found
 
@@ -213,7 +214,7 @@ def _calls(sql: str) -> set[str]:
     return {word.text.lower() for word, after in pairwise(spark_words(sql)) if after.text == "(" and not word.quoted}
 
 
-def _uncorrectable(sql: str, found: AnalysedStream) -> str:
+def _uncorrectable(sql: str, found: AnalysedStream, *, is_chain: bool) -> str:
     """Why it cannot be said which results a late event may change; empty where it can."""
     if found.patterns:
         return "a late event may take a match away again"
@@ -222,8 +223,8 @@ def _uncorrectable(sql: str, found: AnalysedStream) -> str:
     words = [word.text.lower() for word in spark_words(sql) if not word.quoted]
     if found.closes == SESSION and ("having" in words or words.count("select") > 1):
         return "a session that HAVING or an inner SELECT hides cannot be looked for"
-    if found.closes == WINDOW and found.ends is None:
-        return "it has windows of several kinds"
+    if is_chain or (found.closes == WINDOW and found.ends is None):
+        return "it has windows of windows"
     return ""
 
 

@@ -57,6 +57,24 @@ def test_columns_key_and_events_are_found(spark: SparkSession, tmp_path: Path) -
     assert types == {"minute": "timestamptz", "page": "text", "views": "int8", "paid": "numeric", "last": "int8"}
 
 
+@pytest.mark.parametrize(
+    ("inner", "outer", "reach"),
+    [
+        ("'1 minute'", "'5 minutes'", 360_000),
+        ("'5 minutes'", "'5 minutes'", 300_000),
+        ("'2 h', '1 h'", "'2 h', '1 h'", 7_200_000),
+    ],
+)
+def test_windows_of_windows_have_events_of_before_them(
+    spark: SparkSession, tmp_path: Path, inner: str, outer: str, reach: int
+) -> None:
+    minutes = f"SELECT window(at, {inner}) AS w, page, count(*) AS n FROM clicks GROUP BY 1, 2"
+    sql = f"SELECT window.start AS minute, page, max(n) AS n FROM ({minutes}) GROUP BY window(w, {outer}), page"
+    analysed = found(spark, tmp_path, sql)
+    assert isinstance(analysed, AnalysedStream), analysed
+    assert analysed.reach == reach
+
+
 def test_columns_that_are_not_exact_are_known(spark: SparkSession, tmp_path: Path) -> None:
     about = "approx_count_distinct(id) AS a, approx_count_distinct(id, 0.01) + 1 AS b"
     about += ", theta_sketch_estimate(theta_sketch_agg(id)) AS c, percentile(price, 0.9) AS p, count(*) AS n"
@@ -220,7 +238,12 @@ def test_it_is_known_for_how_long_a_join_waits(
         (
             "SELECT window(w, '1 hour').start AS minute, page FROM (SELECT window(at, '1 minute') AS w, page "
             "FROM clicks GROUP BY window(at, '1 minute'), page) GROUP BY window(w, '1 hour'), page",
-            "windows of several kinds",
+            "windows of windows",
+        ),
+        (
+            "SELECT window.start AS minute, page FROM (SELECT window(at, '2 hours', '1 hour') AS w, page "
+            "FROM clicks GROUP BY 1, 2) GROUP BY window(w, '2 hours', '1 hour'), page",
+            "windows of windows",
         ),
     ],
 )

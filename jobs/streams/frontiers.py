@@ -55,6 +55,10 @@ class EventFrontiers:
         """For how long everything has not been read; 0 before all has been once."""
         return self._waiting[-1][0] - self.reached_ms if self._waiting and self.reached_ms else 0
 
+    def newest_within(self, planned: Reach) -> int:
+        """The newest moment before which all events are within what has been planned to be read; 0 for none."""
+        return max((moment for moment, _, written in self._waiting if _has(planned, written)), default=0)
+
     def look(self, read: Reach) -> bool:
         """Whether `reached_ms` has risen, where what lies before `read` has been read."""
         if time.monotonic() >= self._probe_at:

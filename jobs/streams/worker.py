@@ -90,6 +90,8 @@ class StreamWorker:
         self._told = -1
         self._ticked_ms, self._tick_at, self._batch_seconds = 0, 0.0, 0.0
         self._leaves_out, self._late_at = False, 0.0
+        self._planned: Mapping[str, Offsets] = {}
+        """Up to where the batch that runs reads, or the last one has."""
         self._held: dict[str, Result] = {}
         """The newest documents of what is computed again, and is not published before all of it is."""
         self._reached: Marker | None = None
@@ -157,6 +159,7 @@ class StreamWorker:
             progress.positions |= self._places(checkpoint.planned(checkpoint.committed).read)
         progress.closed_ms = newest.closed_ms if newest is not None and not refill else 0
         progress.corrected, progress.skipped = publisher.corrected.documents, publisher.skipped.events
+        self._planned = {}
         self._held, self._leaves_out = {}, True  # what a run before has not written may be there
         self._ticked_ms, self._tick_at, self._batch_seconds = 0, 0.0, 0.0
         self._seen, self._looked, self._failure, self._whole = -1, False, None, False
@@ -233,11 +236,12 @@ class StreamWorker:
         begin_ms: int,
     ) -> None:
         """What a batch gave. Spark's state moves on only where its rows are asked for, also of one published before."""
+        planned = checkpoint.planned(batch)
+        self._planned = planned.read
         table = rows.toArrow()
         newest = publisher.newest
         if newest is not None and newest.checkpoint == checkpoint.id and batch <= newest.batch:
             return
-        planned = checkpoint.planned(batch)
         found = results(self.build.stream, table, self.build.table.key)
         if known:
             # What was corrected stays so: the query knows of no late event.
@@ -274,6 +278,7 @@ class StreamWorker:
             if frontiers.look(self._read):
                 self._close(frontiers.reached_ms, publisher)
                 self._reached = frontiers.marker
+            self._tick(frontiers.newest_within(self._planned), publisher)
             self._whole = self._whole or 0 < self._closed_at(frontiers.begun_ms) <= self.progress.closed_ms
             self._claim()
             if self._whole and is_overloaded(self.build, frontiers.behind_ms):
@@ -299,6 +304,15 @@ class StreamWorker:
         self._tick_at = now + min(TICK_SECONDS, TICK_SHARE * self._batch_seconds)
         self._ticked_ms = closed_ms
         publisher.tick(moment_ms)
+
+    def _tick(self, moment_ms: int, publisher: StreamPublisher) -> None:
+        """Have the windows closed that are over at a moment up to which the batch that runs reads all events: the next
+        one reads the tick, and not the one after that.
+        """
+        ends, closed_ms = self.build.ends, self._closed_at(moment_ms)
+        if ends is not None and ends.lies_between(max(self._ticked_ms, self.progress.closed_ms), closed_ms):
+            self._ticked_ms = closed_ms
+            publisher.tick(moment_ms)
 
     def _closed_at(self, moment_ms: int) -> int:
         """Up to when windows are closed, where all has been read that was received before a moment."""

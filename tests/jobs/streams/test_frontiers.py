@@ -60,3 +60,19 @@ def test_when_too_many_wait_the_newest_is_kept(written: dict[str, dict[int, int]
         assert not frontiers.look({})
     assert frontiers.look({"clicks": {0: 1}})
     assert frontiers.reached_ms == 2_999_000 - SLACK_MS
+
+
+def test_the_newest_moment_within_what_is_planned_is_known_before_it_is_read(
+    written: dict[str, dict[int, int]], clock: list[float]
+) -> None:
+    now = [1_000.0]
+    frontiers = EventFrontiers(lambda: Moment(now[0]), lambda: dict(written))
+    for second in range(3):
+        written["clicks"] = {0: 1 + second}
+        now[0], clock[0] = 1_000.0 + second, clock[0] + 1
+        assert not frontiers.look({"clicks": {0: 0}})
+    assert frontiers.newest_within({"clicks": {0: 0}}) == 0
+    assert frontiers.newest_within({"clicks": {0: 2}}) == 1_001_000 - SLACK_MS
+    assert frontiers.reached_ms == 0, "planned is not read"
+    assert frontiers.look({"clicks": {0: 3}})
+    assert frontiers.newest_within({"clicks": {0: 3}}) == 0, "nothing waits"

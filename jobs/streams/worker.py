@@ -32,7 +32,7 @@ from jobs.streams.late.corrections import LateCorrections
 from jobs.streams.late.left_out import late_slices
 from jobs.streams.log.batch import QueryCheckpoint
 from jobs.streams.log.skipped import without_skipped
-from jobs.streams.overload import is_overloaded, skip_events
+from jobs.streams.overload import OverloadCheck, skip_events
 from jobs.streams.pace import QueryPace
 from jobs.streams.progress import StreamProgress
 from jobs.streams.publisher import StreamPublisher, differing
@@ -265,6 +265,7 @@ class StreamWorker:
     def _follow(self, query: StreamingQuery, publisher: StreamPublisher, corrector: Corrector) -> bool:
         """Whether it has ended since it cannot keep up."""
         frontiers = EventFrontiers(self._moment, self._written)
+        overload = OverloadCheck(self._kafka, self.build, self._control.now)
         while not self.stop.wait(LOOK_SECONDS):
             if not query.isActive:
                 raise self._failure or why_ended(query, self._kafka, self.build, self._read)
@@ -281,7 +282,7 @@ class StreamWorker:
             self._tick(frontiers.newest_within(self._planned), publisher)
             self._whole = self._whole or 0 < self._closed_at(frontiers.begun_ms) <= self.progress.closed_ms
             self._claim()
-            if self._whole and is_overloaded(self.build, frontiers.behind_ms):
+            if self._whole and overload.is_over(self._read, frontiers.behind_ms):
                 return True
         return False
 

@@ -40,7 +40,7 @@ class Log:
         (9, NOW - 60, 5_000, False),
         (7, NOW - 60, 60_000, False),
     ],
-    ids=["it is older than it may be", "it is as old as it may be", "all is read", "what is left is not decided"],
+    ids=["older than it may be", "as old as it may be", "the stream is not behind", "what is left is not decided"],
 )
 def test_the_oldest_event_that_could_be_read_decides(
     monkeypatch: pytest.MonkeyPatch, end: int, oldest: float, behind: int, over: bool

@@ -70,6 +70,7 @@ def test_check_is_content_with_what_was_applied(pipeline: Pipeline) -> None:
     assert (done.code, done.json()) == (0, {"ok": True, "findings": []})
 
 
+@pytest.mark.soak
 def test_check_and_plan_tell_of_a_failed_connector(pipeline: Pipeline) -> None:
     """Here for a publication that there is not; `apply` puts it right and starts it again."""
     connect = OpenSearch(pipeline.endpoints.connect, "")

@@ -110,6 +110,7 @@ def test_a_runner_that_slept_through_its_lease_stops_and_does_no_harm(
     assert successor.running
 
 
+@pytest.mark.soak
 def test_a_runner_that_is_told_to_stop_gives_its_lease_back(pipeline: Pipeline, runner: Job) -> None:
     assert runner.stop() == 0, runner.output()
     successor = pipeline.run()

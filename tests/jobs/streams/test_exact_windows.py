@@ -54,15 +54,17 @@ pytestmark = pytest.mark.server
     [
         pytest.param(HOPPING, False, id="hopping, as it was received", marks=pytest.mark.soak),
         pytest.param(CHANGES, True, id="every change, one partition before the next", marks=pytest.mark.soak),
-        pytest.param(JOIN, True, id="a join, one partition before the next"),
+        pytest.param(JOIN, True, id="a join, one partition before the next", marks=pytest.mark.soak),
         pytest.param(TUMBLING, True, id="tumbling, one partition before the next", marks=pytest.mark.soak),
         pytest.param(SESSION, True, id="sessions, one partition before the next", marks=pytest.mark.soak),
         pytest.param(FILTER, True, id="a filter, one partition before the next", marks=pytest.mark.soak),
         pytest.param(SESSION, False, id="sessions, as it was received", marks=pytest.mark.soak),
         pytest.param(TUMBLING, False, id="tumbling, as it was received", marks=pytest.mark.soak),
         pytest.param(HOPPING, True, id="hopping, one partition before the next", marks=pytest.mark.soak),
-        pytest.param(OUTER, True, id="an outer join, one partition before the next", marks=pytest.mark.soak),
-        pytest.param(ALONE, True, id="windows over an outer join, one partition before the next"),
+        pytest.param(OUTER, True, id="an outer join, one partition before the next"),
+        pytest.param(
+            ALONE, True, id="windows over an outer join, one partition before the next", marks=pytest.mark.soak
+        ),
         pytest.param(ALONE, False, id="windows over an outer join, as it was received", marks=pytest.mark.soak),
         pytest.param(PATTERN, True, id="a pattern, one partition before the next"),
         pytest.param(PATTERN, False, id="a pattern, as it was received", marks=pytest.mark.soak),

@@ -62,7 +62,7 @@ def test_columns_key_and_events_are_found(spark: SparkSession, tmp_path: Path) -
     [
         ("'1 minute'", "'5 minutes'", 360_000),
         ("'5 minutes'", "'5 minutes'", 300_000),
-        ("'2 h', '1 h'", "'2 h', '1 h'", 7_200_000),
+        ("'2 hours', '1 hour'", "'2 hours', '1 hour'", 7_200_000),
     ],
 )
 def test_windows_of_windows_have_events_of_before_them(

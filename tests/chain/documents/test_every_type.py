@@ -113,7 +113,6 @@ def test_a_snapshot_shows_every_type_as_the_server_does(pipeline: Pipeline) -> N
     pipeline.assert_in_step()
 
 
-@pytest.mark.soak
 def test_changes_show_every_type_as_the_server_does(pipeline: Pipeline, source: psycopg.Connection) -> None:
     _insert(source, 1000)
     _keys(source, "stream")

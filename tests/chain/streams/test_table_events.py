@@ -154,7 +154,7 @@ def assert_shown(pipeline: Pipeline, orders: Orders, **more: Any) -> None:
 
 
 def assert_counted(pipeline: Pipeline, orders: Orders, **more: Any) -> None:
-    """And `verify` says so."""
+    """Readers find every order counted once, and `verify` proves it."""
     assert_shown(pipeline, orders, **more)
     done = pipeline.here("verify", "bought", "bought-cache", seconds=180)
     assert done.code == 0, done.out + done.err

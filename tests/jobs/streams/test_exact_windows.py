@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -48,31 +49,38 @@ from tests.support.machine import until
 
 pytestmark = pytest.mark.server
 
+QUICK = [(OUTER, True), (PATTERN, True)]
+"""What `make test` tries; `make soak` tries the others."""
+
+
+def way(window: str, name: str, *, skewed: bool) -> Any:
+    order = "one partition before the next" if skewed else "as it was received"
+    marks = () if (window, skewed) in QUICK else pytest.mark.soak
+    return pytest.param(window, skewed, id=f"{name}, {order}", marks=marks)
+
 
 @pytest.mark.parametrize(
     ("window", "skewed"),
     [
-        pytest.param(HOPPING, False, id="hopping, as it was received", marks=pytest.mark.soak),
-        pytest.param(CHANGES, True, id="every change, one partition before the next", marks=pytest.mark.soak),
-        pytest.param(JOIN, True, id="a join, one partition before the next", marks=pytest.mark.soak),
-        pytest.param(TUMBLING, True, id="tumbling, one partition before the next", marks=pytest.mark.soak),
-        pytest.param(SESSION, True, id="sessions, one partition before the next", marks=pytest.mark.soak),
-        pytest.param(FILTER, True, id="a filter, one partition before the next", marks=pytest.mark.soak),
-        pytest.param(SESSION, False, id="sessions, as it was received", marks=pytest.mark.soak),
-        pytest.param(TUMBLING, False, id="tumbling, as it was received", marks=pytest.mark.soak),
-        pytest.param(HOPPING, True, id="hopping, one partition before the next", marks=pytest.mark.soak),
-        pytest.param(OUTER, True, id="an outer join, one partition before the next"),
-        pytest.param(
-            ALONE, True, id="windows over an outer join, one partition before the next", marks=pytest.mark.soak
-        ),
-        pytest.param(ALONE, False, id="windows over an outer join, as it was received", marks=pytest.mark.soak),
-        pytest.param(PATTERN, True, id="a pattern, one partition before the next"),
-        pytest.param(PATTERN, False, id="a pattern, as it was received", marks=pytest.mark.soak),
-        pytest.param(CALMS, True, id="windows over a pattern, one partition before the next", marks=pytest.mark.soak),
-        pytest.param(OUTER, False, id="an outer join, as it was received", marks=pytest.mark.soak),
-        pytest.param(MATCHES, True, id="windows over a join, one partition before the next", marks=pytest.mark.soak),
-        pytest.param(CHAIN, False, id="windows of windows, as it was received", marks=pytest.mark.soak),
-        pytest.param(CHAIN, True, id="windows of windows, one partition before the next", marks=pytest.mark.soak),
+        way(HOPPING, "hopping", skewed=False),
+        way(CHANGES, "every change", skewed=True),
+        way(JOIN, "a join", skewed=True),
+        way(TUMBLING, "tumbling", skewed=True),
+        way(SESSION, "sessions", skewed=True),
+        way(FILTER, "a filter", skewed=True),
+        way(SESSION, "sessions", skewed=False),
+        way(TUMBLING, "tumbling", skewed=False),
+        way(HOPPING, "hopping", skewed=True),
+        way(OUTER, "an outer join", skewed=True),
+        way(ALONE, "windows over an outer join", skewed=True),
+        way(ALONE, "windows over an outer join", skewed=False),
+        way(PATTERN, "a pattern", skewed=True),
+        way(PATTERN, "a pattern", skewed=False),
+        way(CALMS, "windows over a pattern", skewed=True),
+        way(OUTER, "an outer join", skewed=False),
+        way(MATCHES, "windows over a join", skewed=True),
+        way(CHAIN, "windows of windows", skewed=False),
+        way(CHAIN, "windows of windows", skewed=True),
     ],
 )
 def test_any_batches_give_the_windows_of_the_batch_each_once(

@@ -53,11 +53,11 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
     return pipeline
 
 
-def computed(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
-    """A pipeline with streams that three followers read, beside a view; not applied yet."""
+def computed(make_pipeline: MakePipeline, source: psycopg.Connection, **settings: Any) -> Pipeline:
+    """A pipeline with streams that three followers read, beside a view; not applied yet. `settings`: its own."""
     print(f"seed {SEED}")
     source.execute("create table items (id int primary key, name text)")
-    pipeline = make_pipeline(ITEM)
+    pipeline = make_pipeline(ITEM, **settings)
     topic = f"{pipeline.name}.clicks"  # removed with the pipeline
     settings = {"message.timestamp.type": "LogAppendTime"}
     admin = AdminClient({"bootstrap.servers": pipeline.endpoints.kafka})

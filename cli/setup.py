@@ -134,6 +134,7 @@ def _analysed(config: Config, context: Any) -> tuple[dict[str, Any], list[Any]]:
     wrong: list[Any] = []
     if not config.streams:
         return found, wrong
+    tables: dict[str, Any] = {}
     if config.captured_events:
         tables = captured_tables(context.source, config)
         config = with_columns(config, tables)
@@ -142,7 +143,7 @@ def _analysed(config: Config, context: Any) -> tuple[dict[str, Any], list[Any]]:
     spark = session(spark_jars())
     try:
         for name in config.streams:
-            analysed = analyse(spark, config, name)
+            analysed = analyse(spark, config, name, tables)
             if isinstance(analysed, list):
                 wrong += [Finding(config.at(("streams", name, m.field), m.what)) for m in analysed]
             else:

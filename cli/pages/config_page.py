@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import sinks
-from driftless.config.base import Model
+from driftless.config.base import Model, written_fields
 from driftless.config.kafka_security import KafkaSecurity
 from driftless.config.models import (
     FOLLOWER_FIELDS,
@@ -19,7 +19,16 @@ from driftless.config.models import (
     TableConfig,
 )
 from driftless.config.patterns import PatternConfig, StepConfig
-from driftless.config.streams import CAPTURED, EventsConfig, LateConfig, OverloadConfig, StreamConfig, TimeConfig
+from driftless.config.streams import (
+    CAPTURED,
+    LOOKUPS,
+    EventsConfig,
+    LateConfig,
+    LookupConfig,
+    OverloadConfig,
+    StreamConfig,
+    TimeConfig,
+)
 from driftless.config.views import ManyConfig, OneConfig, ViewConfig
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "configuration.md"
@@ -132,9 +141,11 @@ def _events() -> Iterator[str]:
     yield f"{EventsConfig.__doc__} Each has a name of your own, which is that of a table in the SQL of streams. It has "
     yield "lower-case letters, digits and `_`. [What a late event is, and when a window is final](streams.md).\n"
     yield "```yaml\nevents:\n  clicks:"
-    yield from _lines(EventsConfig, "    ", leave_out=("time", *CAPTURED))
+    yield from _lines(EventsConfig, "    ", leave_out=("time", *CAPTURED, *LOOKUPS))
     yield "    time:"
     yield from _lines(TimeConfig, "      ")
+    yield "    with:\n      product:"
+    yield from _lines(LookupConfig, "        ")
     for name, field in (("ordered", "table"), ("sent", "outbox")):
         columns = "" if field == "table" else "columns: {page: text, at: timestamptz}, "
         yield f"  {name}: {{{field}: {_example(EventsConfig, field)}, {columns}time: {{event: at}}}}"
@@ -149,6 +160,9 @@ def _events() -> Iterator[str]:
     yield "\n### `overload` of events\n"
     yield f"{OverloadConfig.__doc__}\n"
     yield from _table(OverloadConfig)
+    yield "\n### A table in `with` of events\n"
+    yield f"{LookupConfig.__doc__}\n"
+    yield from _table(LookupConfig)
 
 
 def _patterns() -> Iterator[str]:
@@ -200,7 +214,8 @@ def _fields(model: type[Model]) -> list[str]:
     if model is FollowerConfig:
         return list(FOLLOWER_FIELDS)
     own = [name for name in model.model_fields if name in model.__annotations__]
-    return own + [name for name in model.model_fields if name not in own]
+    ordered = own + [name for name in model.model_fields if name not in own]
+    return [model.model_fields[name].alias or name for name in ordered]
 
 
 def _lines(model: type[Model], indent: str, leave_out: tuple[str, ...] = ()) -> Iterator[str]:
@@ -215,7 +230,7 @@ def _table(model: type[Model]) -> Iterator[str]:
     schema = schema["$defs"][model.__name__] if "properties" not in schema else schema
     yield "| key | type | default | meaning |\n|---|---|---|---|"
     for name in _fields(model):
-        field = model.model_fields[name]
+        field = written_fields(model)[name]
         shown = f"[`{name}`](#{name})" if model is Config and name != "name" else f"`{name}`"
         default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
         meaning = str(field.description).replace("|", "\\|")
@@ -227,7 +242,7 @@ def _example(model: type[Model], name: str) -> str:
 
 
 def _examples(model: type[Model], name: str) -> list[str]:
-    examples = model.model_fields[name].examples
+    examples = written_fields(model)[name].examples
     assert examples, f"{model.__name__}.{name} has no example"
     return [str(example) for example in examples]
 

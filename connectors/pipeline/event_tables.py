@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from driftless.config.models import Config
-from driftless.config.streams import EventsConfig
-from driftless.facts.event_source import CapturedEvents
+from driftless.config.streams import EventsConfig, LookupConfig
+from driftless.facts.event_source import CapturedEvents, EventSource
+from driftless.facts.lookups import Lookup, column_types
 from driftless.streams.event_types import MOMENT, event_type_of
 from driftless.suggest import did_you_mean
 from driftless.table import Table
@@ -27,8 +28,7 @@ def _with_columns(events: EventsConfig, tables: Mapping[str, Table | None]) -> E
     table = None if events.table is None else tables.get(events.table)
     if table is None:
         return events
-    found = {column.name: kind for column in table.columns if (kind := event_type_of(column)) is not None}
-    return events.model_copy(update={"columns": found})
+    return events.model_copy(update={"columns": column_types(table)})
 
 
 def table_faults(config: Config, tables: Mapping[str, Table | None]) -> Iterator[tuple[Location, str]]:
@@ -36,6 +36,10 @@ def table_faults(config: Config, tables: Mapping[str, Table | None]) -> Iterator
     columns.
     """
     for name, events in config.events.items():
+        for row, lookup in events.lookups.items():
+            if (other := tables.get(lookup.table)) is not None:
+                place = ("events", name, "with", row)
+                yield from (((*place, field), what) for field, what in _of_lookup(events, lookup, other))
         table = tables.get(events.captured or "")
         if table is None:
             continue
@@ -54,12 +58,41 @@ def table_faults(config: Config, tables: Mapping[str, Table | None]) -> Iterator
                 )
 
 
+def _of_lookup(events: EventsConfig, lookup: LookupConfig, table: Table) -> Iterator[tuple[str, str]]:
+    """What is wrong with a table of which events have rows: the field, and what to do."""
+    types = column_types(table)
+    if len(lookup.by) != len(table.key):
+        key = ", ".join(table.key)
+        yield "by", f"the primary key of {table.full_name} is ({key}): name the columns of events that hold it whole"
+    for name in table.key:
+        if name not in types:
+            yield "table", f"`{name}`, of its primary key, has a type that events cannot have"
+    for name in lookup.columns or ():
+        if table.column(name) is None:
+            yield "columns", f"{table.full_name} has no column `{name}`{did_you_mean(name, types)}"
+        elif name not in types:
+            yield "columns", f"`{name}` of {table.full_name} has a type that events cannot have"
+    for name in lookup.by if events.table is not None else ():
+        if name not in events.columns:
+            yield "by", f"{events.table} has no column `{name}`{did_you_mean(name, events.columns)}"
+    if lookup.table == events.captured:
+        yield "table", "the events themselves are its rows: this version cannot do that"
+
+
 def _no_moment(table: Table, events: EventsConfig, column: str) -> str:
     """Why a column cannot be a time of events; empty where it can."""
     if table.column(column) is None:
         return f"{table.full_name} has no column `{column}`{did_you_mean(column, events.columns)}"
     kind = events.columns.get(column)
     return "" if kind == MOMENT else f"`{column}` of {table.full_name} is no `{MOMENT}`"
+
+
+def captured_versions(lookups: Sequence[Lookup], table: Table, topic: str, epoch: int) -> EventSource:
+    """How a build reads the versions of a table's rows."""
+    names = {*table.key, *(name for lookup in lookups for name in lookup.columns)}
+    columns = tuple(column for column in table.columns if column.name in names)
+    types = {name: kind for name, kind in column_types(table).items() if name in names}
+    return EventSource.of_versions(topic, types, CapturedEvents(table.full_name, columns, "", epoch))
 
 
 def captured_events(events: EventsConfig, table: Table, epoch: int) -> CapturedEvents:

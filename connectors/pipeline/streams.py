@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from connectors.pipeline.event_tables import captured_events, with_columns
+from connectors.pipeline.event_tables import captured_events, captured_versions, with_columns
 from connectors.pipeline.plan_context import Action, PlanContext, bind
 from driftless import names
 from driftless.config.models import Config
@@ -81,6 +81,10 @@ def plan_streams(
         stream, before = config.streams[name], newest_stream_build(state, name)
         sources = (_source(config, context, each, tables, state, epochs, before) for each in what.events)
         events = dict(zip(what.events, sources, strict=True))
+        versions = {
+            table: _versions(config, table, what, tables, state, epochs, before)
+            for table in sorted({lookup.table for lookup in what.lookups})
+        }
         wanted = StreamBuild(
             name,
             1 if before is None else before.number + 1,
@@ -96,6 +100,8 @@ def plan_streams(
             reach=what.reach,
             patterns=what.patterns,
             approximate=what.approximate,
+            lookups=what.lookups,
+            tables=versions,
         )
         lost = "" if before is None else _why_lost(context.kafka, before, state, epochs)
         if before is not None and before.fingerprint == wanted.fingerprint and not lost:
@@ -115,7 +121,7 @@ def _why_lost(kafka: Kafka, build: StreamBuild, state: State, epochs: Mapping[st
     another = "" if build.log is None else another_topic(kafka, build.log)
     if another:
         return f"its topic {another}"
-    read = [s.captured.table for s in build.events.values() if s.captured and not _stays(s, state, epochs)]
+    read = [s.captured.table for s in build.sources.values() if s.captured and not _stays(s, state, epochs)]
     return f"{min(read)} is re-snapshotted" if read else ""
 
 
@@ -142,7 +148,26 @@ def _source(
                 f"Kafka has no topic {events.topic}", hint="the application that writes the events makes it"
             )
         wanted = EventSource.of(events, topic, context.kafka.beginnings(topic.name, topic.partitions))
-    known = before.events.get(name) if before is not None else None
+    return _as_before(wanted, before.events.get(name) if before is not None else None, state, epochs)
+
+
+def _versions(
+    config: Config,
+    table: str,
+    what: AnalysedStream,
+    tables: Mapping[str, Table],
+    state: State,
+    epochs: Mapping[str, int],
+    before: StreamBuild | None,
+) -> EventSource:
+    """The versions of a table's rows; where a build has them already, as it has them."""
+    lookups = [lookup for lookup in what.lookups if lookup.table == table]
+    log, epoch = names.table_topic(config.name, table), _first_epoch(table, state, epochs)
+    wanted = captured_versions(lookups, tables[table], log, epoch)
+    return _as_before(wanted, before.tables.get(table) if before is not None else None, state, epochs)
+
+
+def _as_before(wanted: EventSource, known: EventSource | None, state: State, epochs: Mapping[str, int]) -> EventSource:
     stays = known is not None and known.definition == wanted.definition and _stays(known, state, epochs)
     return known if known is not None and stays else wanted
 

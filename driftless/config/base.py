@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic.fields import FieldInfo
 
 
 class Model(BaseModel):
@@ -20,3 +21,8 @@ class Model(BaseModel):
         if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation in (int, float, int | None):
             raise ValueError(f"`{str(value).lower()}` is no number")
         return value
+
+
+def written_fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields of a part, by the names that they have in the file."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}

@@ -13,7 +13,7 @@ from driftless.config.kafka_security import KafkaSecurity
 from driftless.config.kafka_security import problems as security_problems
 from driftless.config.messages import Wording
 from driftless.config.models import FOLLOWER_FIELDS, Config, StoreConfig, near_name
-from driftless.config.streams import CAPTURED
+from driftless.config.streams import CAPTURED, LOOKUPS
 from driftless.config.views_as_written import TABLES, clashes, parts, with_tables
 from driftless.config.yaml import Location, YamlFile, is_unknown
 from driftless.errors import CORRECT_THE_FILE, ConfigError
@@ -106,7 +106,8 @@ class _Check:
         events = self._section("events")
         if events:
             self._data["events"] = {
-                name: with_tables(("events", name), each, self._qualified, CAPTURED) for name, each in events.items()
+                name: with_tables(("events", name), each, self._qualified, CAPTURED, LOOKUPS)
+                for name, each in events.items()
             }
 
     def _qualified(self, at: Location, name: str) -> str:
@@ -127,11 +128,15 @@ class _Check:
                 yield from self._tables_of(at, part, tables)
                 yield from (self._say(*clash) for clash in clashes(at, part))
         for name in self._section("events") if tables else ():
-            for field in CAPTURED:
-                table = self._section("events", name).get(field)
+            events = self._section("events", name)
+            named: list[tuple[Location, object]] = [((field,), events.get(field)) for field in CAPTURED]
+            for kind in LOOKUPS:
+                for each in self._section("events", name, kind):
+                    named.append(((kind, each, "table"), self._section("events", name, kind, each).get("table")))
+            for at, table in named:
                 if isinstance(table, str) and not is_unknown(table) and table not in tables:
                     what = f"{table} is not under source.tables{did_you_mean(table, tables)}"
-                    yield self._say(("events", name, field), what)
+                    yield self._say(("events", name, *at), what)
         yield from self._patterns()
         streams = self._section("streams")
         for name in streams:

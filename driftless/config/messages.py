@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from driftless.config.base import written_fields
 from driftless.config.kafka_security import KafkaSecurity
 from driftless.config.models import (
     FOLLOWER_FIELDS,
@@ -21,12 +22,19 @@ from driftless.config.models import (
     TableConfig,
 )
 from driftless.config.patterns import PatternConfig, StepConfig
-from driftless.config.streams import EventsConfig, LateConfig, OverloadConfig, StreamConfig, TimeConfig
+from driftless.config.streams import (
+    EventsConfig,
+    LateConfig,
+    LookupConfig,
+    OverloadConfig,
+    StreamConfig,
+    TimeConfig,
+)
 from driftless.config.views import ManyConfig, OneConfig, ViewConfig
 from driftless.config.yaml import Location, YamlFile, is_unknown
 from driftless.suggest import did_you_mean, nearest
 
-NOT_YET: dict[Location, set[str]] = {("events", "*"): {"message", "id", "with"}}
+NOT_YET: dict[Location, set[str]] = {("events", "*"): {"message", "id"}}
 """Fields of the contract that this version does not build yet, by where they stand; naming them gets its own message.
 """
 CANNOT_YET = "this version cannot do that yet"
@@ -43,6 +51,8 @@ _ENTRIES = {
     ("followers",): "follower",
 }
 """Sections whose keys are names of the operator's own."""
+_NAMED = {("views", "*", "one"), ("views", "*", "many"), ("events", "*", "with")}
+"""Mappings below such a section whose keys are names of the operator's own too."""
 _NUMBERS = {"int_parsing": "whole number", "int_type": "whole number", "int_from_float": "whole number"}
 _NUMBERS |= {"float_parsing": "number", "float_type": "number"}
 _MAPPINGS = {"dict_type", "model_type", "model_attributes_type"}
@@ -70,6 +80,7 @@ class Wording:
             ("events", "*", "time"): TimeConfig,
             ("events", "*", "late"): LateConfig,
             ("events", "*", "overload"): OverloadConfig,
+            ("events", "*", "with", "*"): LookupConfig,
             ("patterns", "*"): PatternConfig,
             ("patterns", "*", "steps", "*"): StepConfig,
             ("streams", "*"): StreamConfig,
@@ -186,7 +197,7 @@ class Wording:
         example = self._example(location)
         model = self._models.get(self._pattern(location))
         if model is not None:
-            required = [name for name, field in model.model_fields.items() if field.is_required()]
+            required = [name for name, field in written_fields(model).items() if field.is_required()]
             return f"is missing, with {' and '.join(f'`{name}`' for name in required)} below it"
         return f"is missing, such as `{location[-1]}: {example}`"
 
@@ -200,7 +211,7 @@ class Wording:
             if location[:depth] == section and len(location) > depth:
                 name, below = location[depth], self._value(location[: depth + 1])
                 required = [
-                    key for key, field in self._models[*section, "*"].model_fields.items() if field.is_required()
+                    key for key, field in written_fields(self._models[*section, "*"]).items() if field.is_required()
                 ]
                 fits = isinstance(below, dict) and (not required or any(key in below for key in required))
                 if name in self._names((*section, "*")) and not fits:
@@ -213,7 +224,7 @@ class Wording:
         """The fields of a place, and of a follower the kinds of store."""
         if place == ("followers", "*"):
             return [*FOLLOWER_FIELDS, *self._kinds]
-        return list(self._models[place].model_fields) if place in self._models else []
+        return list(written_fields(self._models[place])) if place in self._models else []
 
     def _fields(self, location: Location) -> list[str]:
         return self._names(self._pattern(location))
@@ -227,7 +238,7 @@ class Wording:
         while location[:2] == ("views", "*") and len(location) > 5 and location[4] in ("one", "many"):
             # Relations of relations are relations.
             location = ("views", "*", *location[4:])
-        if len(location) > 3 and location[:2] == ("views", "*") and location[2] in ("one", "many"):
+        if len(location) > 3 and location[:3] in _NAMED:
             location = (*location[:3], "*", *location[4:])
         return tuple("*" if isinstance(part, int) else part for part in location)
 
@@ -235,7 +246,7 @@ class Wording:
         """The field whose value stands there."""
         *above, name = self._pattern(location)
         model = self._models.get(tuple(above))
-        return model.model_fields.get(str(name)) if model is not None else None
+        return written_fields(model).get(str(name)) if model is not None else None
 
     def _example(self, location: Location) -> str:
         """YAML that could stand there."""
@@ -276,7 +287,7 @@ def example(model: type[BaseModel], kinds: Iterable[str] = ()) -> str:
     """The shortest YAML that the model takes."""
     fields = [
         f"{name}: {_in_flow(str(field.examples[0]))}"
-        for name, field in model.model_fields.items()
+        for name, field in written_fields(model).items()
         if field.is_required() and field.examples
     ]
     return (

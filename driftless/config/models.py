@@ -114,8 +114,8 @@ class TableConfig(Model):
     )
     history: Duration | None = Field(
         default=None,
-        description="For `events` of this table: how long the log keeps rows that are deleted or updated afterwards, "
-        "so that they still count in what is computed again or proven. For ever if left out.",
+        description="For `events` of this table, or `with` it: how long the log keeps rows that are deleted or updated "
+        "afterwards, so that they still count in what is computed again or proven. For ever if left out.",
         examples=["400d"],
     )
 
@@ -271,8 +271,10 @@ class Config(Model):
 
     @property
     def captured_events(self) -> frozenset[str]:
-        """The tables whose rows are events, as schema.table: their logs keep every row."""
-        return frozenset(events.captured for events in self.events.values() if events.captured is not None)
+        """The tables whose rows are events, or beside events, as schema.table: their logs keep every row."""
+        found = {events.captured for events in self.events.values() if events.captured is not None}
+        found |= {lookup.table for events in self.events.values() for lookup in events.lookups.values()}
+        return frozenset(found)
 
     def with_events(self, events: Mapping[str, EventsConfig]) -> Config:
         """The same, with these events in place of its own."""

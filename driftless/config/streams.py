@@ -56,6 +56,8 @@ class TimeConfig(Model):
 
 CAPTURED = ("table", "outbox")
 """Fields of events that name a table."""
+LOOKUPS = ("with",)
+"""Fields of events whose entries each name a table."""
 PLACES = ("topic", *CAPTURED)
 """Fields of events of which each one says where they are."""
 
@@ -126,6 +128,30 @@ def _overload(given: object) -> object:
     raise ValueError(f"it is `wait`, or after how long events are left unread (`{{behind: 5m}}`), not `{given}`")
 
 
+class LookupConfig(Model):
+    """A table of which each event has the row as it was when the event happened, as a struct of this name."""
+
+    table: str = Field(
+        description="A table of `source.tables`. Its log keeps all versions of its rows, as its `history` says.",
+        examples=["public.products"],
+    )
+    by: KeyColumns = Field(
+        description="The column or columns of the event that hold the primary key of this table.",
+        examples=["product_id"],
+    )
+    columns: KeyColumns | None = Field(
+        default=None,
+        description="Columns of the table that are read. All that an event may have if left out.",
+        examples=["[title, price]"],
+    )
+    as_of: Literal["event"] = Field(
+        default="event",
+        description="`event`: the row as it was when the event happened, by the time of its commit. A row that the "
+        "first snapshot has read counts as having been there always.",
+        examples=["event"],
+    )
+
+
 class EventsConfig(Model):
     """Events that applications write: into a topic of Kafka, or into a table of the source. One of `topic`, `table` and
     `outbox` says where.
@@ -155,7 +181,7 @@ class EventsConfig(Model):
         "`bigint`, `numeric`, `numeric(p,s)`, `text`, `uuid`, `date`, `timestamptz`. A `timestamptz` is a text in "
         "ISO 8601, or a number of milliseconds since 1970. Of an outbox, what is a column of the table is read from "
         "there. Not of a `table`.",
-        examples=["{id: bigint, page: text, at: timestamptz, sent_at: timestamptz}"],
+        examples=["{id: bigint, product_id: bigint, page: text, at: timestamptz, sent_at: timestamptz}"],
     )
     time: TimeConfig = Field(description="When an event happened.", examples=["{event: at}"])
     lateness: Duration = Field(
@@ -178,6 +204,14 @@ class EventsConfig(Model):
         examples=["{behind: 5m, sample: 10%}"],
     )
 
+    lookups: dict[SqlName, LookupConfig] = Field(
+        default_factory=dict,
+        alias="with",
+        description="Tables of the source, by names of your own, of which each event has the row as it was then: "
+        "`product.title` in SQL. A result is final when the event is over by `lateness`.",
+        examples=["{product: {table: public.products, by: product_id}}"],
+    )
+
     @property
     def lateness_ms(self) -> int:
         return milliseconds(self.lateness)
@@ -195,6 +229,9 @@ class EventsConfig(Model):
     @model_validator(mode="after")
     def _has_its_time(self) -> EventsConfig:
         said = [name for name in PLACES if getattr(self, name) is not None]
+        taken = [self.time.event, *self.columns]
+        if twice := sorted(self.lookups.keys() & set(taken)):
+            raise ValueError(f"`{twice[0]}` is a column of the events: name the table in `with` otherwise")
         if not said:
             raise ValueError("it does not say where events are: `topic: app.clicks`, or `table: public.orders`")
         if self.overload is not None and self.topic is None:
@@ -205,6 +242,9 @@ class EventsConfig(Model):
             if self.columns:
                 raise ValueError("`columns` are those that the table has in the database: leave it out")
             return self
+        for name, lookup in self.lookups.items():
+            if unknown := [column for column in lookup.by if column not in self.columns]:
+                raise ValueError(f"`with.{name}.by` is `{unknown[0]}`, which is not one of `columns`")
         if not self.columns:
             raise ValueError("no column is declared: `time.event` must be one of `columns`")
         for field in ("event", "sent"):

@@ -9,30 +9,36 @@ Entry = dict[str, object]
 
 TABLES = ("root", "table", "through")
 """The fields that name a table."""
-_KINDS = ("one", "many")
+KINDS = ("one", "many")
 
 
 def parts(at: Location, entry: object) -> Iterator[tuple[Location, Entry]]:
     """A view and each of its relations, at any depth, where they are mappings at all."""
     if isinstance(entry, dict):
         yield at, entry
-        for kind in _KINDS:
+        for kind in KINDS:
             below = entry.get(kind)
             for name, relation in below.items() if isinstance(below, dict) else ():
                 yield from parts((*at, kind, name), relation)
 
 
 def with_tables(
-    at: Location, entry: object, named: Callable[[Location, str], str], fields: Iterable[str] = TABLES
+    at: Location,
+    entry: object,
+    named: Callable[[Location, str], str],
+    fields: Iterable[str] = TABLES,
+    kinds: Iterable[str] = KINDS,
 ) -> object:
-    """The same with each table by the name that `named` gives. `fields`: those that hold one."""
+    """The same with each table by the name that `named` gives. `fields`: those that hold one. `kinds`: those that hold
+    mappings of more such entries.
+    """
     if not isinstance(entry, dict):
         return entry
     made = dict(entry)
     for field in fields:
         if isinstance(name := entry.get(field), str):
             made[field] = named((*at, field), name)
-    for kind in _KINDS:
+    for kind in kinds:
         if isinstance(below := entry.get(kind), dict):
             made[kind] = {name: with_tables((*at, kind, name), relation, named) for name, relation in below.items()}
     return made
@@ -42,7 +48,7 @@ def clashes(at: Location, entry: Entry) -> Iterator[tuple[Location, str]]:
     """Names that one object of the document would have twice, as far as the file tells."""
     columns = entry.get("columns")
     taken = {str(name): "a column" for name in columns} if isinstance(columns, dict | list) else {}
-    for kind in _KINDS:
+    for kind in KINDS:
         below = entry.get(kind)
         for name in below if isinstance(below, dict) else ():
             if name in taken:

@@ -88,6 +88,11 @@ class EventSource:
         """Of the log of a table. Where it begins is known once its snapshot is complete."""
         return cls(topic, "", {}, dict(columns), **_rules(config), captured=rows)
 
+    @classmethod
+    def of_versions(cls, topic: str, columns: Mapping[str, str], rows: CapturedEvents) -> EventSource:
+        """Of the log of a table, of which all versions of rows are read: none of them is an event, or late."""
+        return cls(topic, "", {}, dict(columns), "", None, 0, captured=rows)
+
     @property
     def is_placed(self) -> bool:
         """Whether it is known where it begins."""

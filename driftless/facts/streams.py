@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from driftless.config.models import Config
 from driftless.errors import SourceError
 from driftless.facts.epochs import LogName, TopicLog, first_epoch
 from driftless.facts.event_source import EventSource
+from driftless.facts.lookups import Lookup
 from driftless.facts.state import State
 from driftless.kafka.client import Kafka
 from driftless.kafka.log_writer import create_log
@@ -22,8 +23,10 @@ from driftless.table import Column, Table
 
 WINDOW, SESSION = "window", "session_window"
 """What Spark calls the column that a query is grouped by."""
-JOIN, MATCH = "join", "match"
-"""By what the results of an outer join and of a pattern become final: no event to come can change them."""
+JOIN, MATCH, LOOKUP = "join", "match", "lookup"
+"""By what the results of an outer join, of a pattern, and of events with rows of tables become final: nothing to come
+can change them.
+"""
 FINAL, CHANGES = "final", "changes"
 """When a document is written: once its window is closed, or with every change of it."""
 KEEP_DELETES_MS = 7 * 24 * 3600 * 1000
@@ -68,12 +71,13 @@ class StreamBuild:
     """`sql` over `events`, by their names in it. `table`: the columns of a document, and its key. `spark`: the version
     by which it is computed; its state is another version's to read or not. `log`: None before it is made. `why` it was
     begun. `begin_ms`: windows that began before then are left out, since the log has not all events of them any more.
-    `closes`: by which column of its outermost query a result becomes final, WINDOW or SESSION, or JOIN, or MATCH; empty
-    where each is at once, as a row of a filter or of an inner join. `emit`: FINAL or CHANGES. `ends`: where windows may
-    end; None where that is anywhere. `join`: of two events, whether its rows are the results or are grouped by windows.
-    `reach`: for how long before a result's window begins events may be part of it, in milliseconds. `patterns`: of
-    which the SQL reads matches, by their names in it. `approximate`: columns that are not exact, with the standard
-    error as a share of the number.
+    `closes`: by which column of its outermost query a result becomes final, WINDOW or SESSION, or JOIN, MATCH or
+    LOOKUP; empty where each is at once, as a row of a filter or of an inner join. `emit`: FINAL or CHANGES. `ends`:
+    where windows may end; None where that is anywhere. `join`: of two events, whether its rows are the results or are
+    grouped by windows. `reach`: for how long before a result's window begins events may be part of it, in milliseconds.
+    `patterns`: of which the SQL reads matches, by their names in it. `approximate`: columns that are not exact, with
+    the standard error as a share of the number. `lookups`: the tables of which events have a row, and `tables`: where
+    their versions are read, by name.
     """
 
     stream: str
@@ -93,6 +97,18 @@ class StreamBuild:
     reach: int = 0
     patterns: Mapping[str, Pattern] = field(default_factory=dict)
     approximate: Mapping[str, float] = field(default_factory=dict)
+    lookups: tuple[Lookup, ...] = ()
+    tables: Mapping[str, EventSource] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> dict[str, EventSource]:
+        """All that it reads: events by their names in the SQL, and tables by theirs."""
+        return {**self.events, **self.tables}
+
+    @property
+    def looked_up_at(self) -> str:
+        """The column that says when events happened that have rows of tables; empty where there are none."""
+        return self.events[self.lookups[0].events].event if self.lookups else ""
 
     @property
     def lateness(self) -> int:
@@ -106,8 +122,8 @@ class StreamBuild:
 
     @property
     def captured(self) -> bool:
-        """Whether some events are rows of a table of the source."""
-        return any(source.captured is not None for source in self.events.values())
+        """Whether some of what it reads are rows of a table of the source."""
+        return any(source.captured is not None for source in self.sources.values())
 
     @property
     def corrects(self) -> bool:
@@ -118,8 +134,12 @@ class StreamBuild:
     def fingerprint(self) -> str:
         """Of all that its documents depend on, but for the events themselves."""
         events = {name: source.definition for name, source in self.events.items()}
-        made_of = [self.sql, events, self.table.to_json(), self.spark, *([] if self.emit == FINAL else [self.emit])]
+        made_of: list[object] = [self.sql, events, self.table.to_json(), self.spark]
+        made_of += [] if self.emit == FINAL else [self.emit]
         made_of += [{name: pattern.to_json() for name, pattern in self.patterns.items()}] if self.patterns else []
+        if self.lookups:
+            made_of += [{name: source.definition for name, source in self.tables.items()}]
+            made_of += [[lookup.to_json() for lookup in self.lookups]]
         return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -135,7 +155,7 @@ class StreamBuild:
     @property
     def topics(self) -> dict[str, int]:
         """What it reads: topic -> how many partitions it had when the build was begun."""
-        return {source.topic: len(source.floors) for source in self.events.values()}
+        return {source.topic: len(source.floors) for source in self.sources.values()}
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -152,6 +172,8 @@ class StreamBuild:
             "reach": self.reach,
             "approximate": dict(self.approximate),
             "patterns": {name: pattern.to_json() for name, pattern in self.patterns.items()},
+            "lookups": [lookup.to_json() for lookup in self.lookups],
+            "tables": {name: source.to_json() for name, source in self.tables.items()},
             "join": None if self.join is None else [*vars(self.join).values()],
             "log": None if self.log is None else self.log.to_json(),
         }
@@ -168,21 +190,29 @@ class StreamBuild:
         reach = int(data.get("reach", 0))
         patterns = {name: Pattern.from_json(pattern) for name, pattern in data.get("patterns", {}).items()}
         build = cls(stream, number, data["sql"], events, table, *more, log, begin, closes, emit, ends, join)
-        return replace(build, reach=reach, patterns=patterns, approximate=data.get("approximate", {}))
+        build = replace(build, reach=reach, patterns=patterns, approximate=data.get("approximate", {}))
+        tables = {name: EventSource.from_json(source) for name, source in data.get("tables", {}).items()}
+        return replace(build, lookups=tuple(map(Lookup.from_json, data.get("lookups", ()))), tables=tables)
+
+    def with_sources(self, change: Callable[[EventSource], EventSource]) -> StreamBuild:
+        """The same with each that it reads changed."""
+        events, tables = ({n: change(s) for n, s in some.items()} for some in (self.events, self.tables))
+        return replace(self, events=events, tables=tables)
 
     def from_first_events(self, kafka: Kafka) -> StreamBuild:
         """The same from the first events that there are now. Where older ones are gone, windows that may lack some of
         theirs are left out. The logs of tables begin with their snapshots.
         """
-        events = {
-            name: replace(source, floors=kafka.beginnings(source.topic, len(source.floors)))
-            if source.captured is None
-            else replace(source, topic_id="", floors={})
-            for name, source in self.events.items()
-        }
-        gone = [(source.topic, p, o) for source in events.values() for p, o in source.floors.items() if o]
+
+        def at_first(source: EventSource) -> EventSource:
+            if source.captured is not None:
+                return replace(source, topic_id="", floors={})
+            return replace(source, floors=kafka.beginnings(source.topic, len(source.floors)))
+
+        build = self.with_sources(at_first)
+        gone = [(source.topic, p, o) for source in build.sources.values() for p, o in source.floors.items() if o]
         begins = [kafka.time_of(*place) for place in gone]
-        return replace(self, events=events, begin_ms=max(begins, default=0))
+        return replace(build, begin_ms=max(begins, default=0))
 
     def with_topics(self, kafka: Kafka, pipeline: str) -> StreamBuild:
         """The same with its topics, made where they are missing."""
@@ -197,8 +227,8 @@ class StreamBuild:
 @dataclass(frozen=True)
 class AnalysedStream:
     """What Spark says of a stream's SQL. `table`: the columns of a document and its key. `events`: those that it reads,
-    by name. `spark`: its version. `closes`, `ends`, `join`, `reach`, `patterns`,
-    `approximate`: as of a build.
+    by name. `spark`: its version. `closes`, `ends`, `join`, `reach`, `patterns`, `approximate`,
+    `lookups`: as of a build.
     """
 
     table: Table
@@ -210,6 +240,7 @@ class AnalysedStream:
     reach: int = 0
     patterns: Mapping[str, Pattern] = field(default_factory=dict)
     approximate: Mapping[str, float] = field(default_factory=dict)
+    lookups: tuple[Lookup, ...] = ()
 
 
 def stream_table(stream: str, columns: tuple[Column, ...], key: tuple[str, ...]) -> Table:

@@ -178,6 +178,14 @@ class FrontierReader(Background):
             found = self._truncations.get(log.topic)
         return found if found is not None and found.lsn > log.newest.lsn else None
 
+    def is_truncated(self, log: TopicLog) -> bool:
+        """Whether a log's table was truncated since its newest snapshot was taken, however long ago that was."""
+        snapshot = log.newest_snapshot
+        with self._lock:
+            found = self._truncations.get(log.topic)
+        # Of a snapshot of all tables it is known when it was read, and not at which position.
+        return found is not None and found.lsn > snapshot.lsn and found.time > snapshot.read
+
     def is_resnapshotted(self, log: TopicLog) -> bool:
         """Whether a log's table is being, or has been, re-snapshotted since its newest epoch began."""
         return not self._readings.covers(log.topic, log.newest.read)

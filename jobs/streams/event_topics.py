@@ -10,7 +10,7 @@ from driftless.kafka.client import Kafka, Offsets
 
 def same_topics(kafka: Kafka, build: StreamBuild) -> None:
     """Raise SourceError where a topic is another one than the build was begun with."""
-    for source in build.events.values():
+    for source in build.sources.values():
         found = kafka.topic(source.topic)
         if found is None:
             hint = "the application that writes events makes it" if source.captured is None else MENDED

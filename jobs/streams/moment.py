@@ -80,7 +80,7 @@ class StreamMoment:
             return []
         name_jobs(self._spark, "verify", f"compute {build.stream} as a batch", "verify")
         # Before any event is there, Spark has planned none of them.
-        read = {source.topic: batch.read.get(source.topic, source.floors) for source in build.events.values()}
+        read = {source.topic: batch.read.get(source.topic, source.floors) for source in build.sources.values()}
         kept = kept_events(self._kafka, build, read)
         for topic in kept.gone:
             if not build.closes or any(kept.begin[topic][p] > end for p, end in read[topic].items()):

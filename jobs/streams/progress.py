@@ -11,7 +11,7 @@ from driftless.lsn import format_lsn
 from driftless.marker import Marker
 from jobs.log.frontier import Frontier
 from jobs.streams.late.left_out import LeftOut
-from jobs.streams.sql.reasons import COUNTED
+from jobs.streams.rows.reasons import COUNTED
 from jobs.supervise.movement import Movement
 from jobs.supervise.report import Signal, told
 

@@ -36,11 +36,10 @@ class TableEvents:
 
         Raises SourceUnavailable before the snapshot of a table is complete.
         """
-        if all(source.is_placed for source in build.events.values()):
+        if all(source.is_placed for source in build.sources.values()):
             return build
         state = self._control.read()
-        events = {name: self._placed(source, state) for name, source in build.events.items()}
-        build = replace(build, events=events)
+        build = build.with_sources(lambda source: self._placed(source, state))
         self._control.write({build.key: build.to_json()})
         return build
 
@@ -55,6 +54,8 @@ class TableEvents:
         until = self._kafka.decided_ends(log.topic, log.partitions)
         epoch = log.newest_snapshot
         placed = replace(source, topic_id=log.topic_id, floors=dict(epoch.floors))
+        if not source.event:  # versions: it does not matter which of two that are alike is looked at
+            return replace(placed, captured=replace(rows, epoch=epoch.number, until=until))
         options = kafka_options(self._kafka, f"look-{rows.table}")
         repeated = repeated_rows(self._spark, placed, options, until, MOST_REPEATED + 1)
         if sum(map(len, repeated.values())) > MOST_REPEATED:
@@ -75,7 +76,7 @@ class TableEvents:
         Raises SourceError where rows may be missing that only a newer snapshot of a table has.
         """
         marker = self._frontiers.newest  # first: what was told before it is known
-        sources = [source.captured for source in build.events.values()]
+        sources = [source.captured for source in build.sources.values()]
         for rows in filter(None, sources):
             log = registered_log(state, rows.table)
             if log is not None and log.newest_snapshot.number < rows.epoch:
@@ -84,6 +85,13 @@ class TableEvents:
                 raise SourceError(
                     f"{rows.table} was re-snapshotted: the stream {build.stream} may lack rows that came before",
                     hint="run `driftless apply`: it begins another build of the stream",
+                )
+        for table in build.tables:
+            log = registered_log(state, table)
+            if log is not None and self._frontiers.is_truncated(log):
+                raise SourceError(
+                    f"{table} was truncated, and the stream {build.stream} cannot tell which events came before that",
+                    hint="run `driftless apply --anew`: it re-snapshots the tables and begins another build",
                 )
         if not build.captured:
             return Moment(self._control.now())

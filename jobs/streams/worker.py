@@ -36,10 +36,10 @@ from jobs.streams.overload import OverloadCheck, skip_events
 from jobs.streams.pace import QueryPace
 from jobs.streams.progress import StreamProgress
 from jobs.streams.publisher import StreamPublisher, differing
+from jobs.streams.rows.reasons import COUNTED
 from jobs.streams.sql import query as queries
 from jobs.streams.sql.documents import Result, results
 from jobs.streams.sql.kept_events import kept_events
-from jobs.streams.sql.reasons import COUNTED
 from jobs.streams.sql.timed import timed_rows
 from jobs.streams.table_events import TableEvents
 from jobs.supervise.leased import Shared, report_failure
@@ -153,7 +153,7 @@ class StreamWorker:
         refill = newest is not None and (checkpoint.id != newest.checkpoint or newest.is_refill)
         known = publisher.published() if refill else {}
         progress = self.progress
-        progress.floor = self._places({s.topic: s.floors for s in build.events.values()})
+        progress.floor = self._places({s.topic: s.floors for s in build.sources.values()})
         progress.positions = dict(progress.floor)
         if checkpoint.committed >= 0:
             progress.positions |= self._places(checkpoint.planned(checkpoint.committed).read)
@@ -200,7 +200,7 @@ class StreamWorker:
                 "only what differs is published",
                 self.group,
             )
-        kept = kept_events(self._kafka, build, {source.topic: source.floors for source in build.events.values()})
+        kept = kept_events(self._kafka, build, {source.topic: source.floors for source in build.sources.values()})
         if kept.gone and not build.closes and self._remembers():
             raise SourceError(
                 f"the stream {build.stream} is to be computed from its first event, and {min(kept.gone)} does not keep "
@@ -216,12 +216,12 @@ class StreamWorker:
                 since,
             )
         shutil.rmtree(self.folder, ignore_errors=True)
-        events = {name: replace(each, floors=kept.begin[each.topic]) for name, each in build.events.items()}
-        return replace(build, events=events, begin_ms=max(build.begin_ms, kept.begin_ms))
+        build = build.with_sources(lambda source: replace(source, floors=kept.begin[source.topic]))
+        return replace(build, begin_ms=max(build.begin_ms, kept.begin_ms))
 
     def _remembers(self) -> bool:
         """Whether a result may be made of several events, though nothing closes."""
-        nothing = {source.topic: source.floors for source in self.build.events.values()}
+        nothing = {source.topic: source.floors for source in self.build.sources.values()}
         session = queries.query_session(self._shared.spark)
         queries.batch_views(session, self.build, kafka_options(self._kafka, "look"), nothing, nothing)
         return queries.remembers(timed_rows(session, self.build))

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from driftless.config.models import Config
 from driftless.facts.event_source import EventSource
+from driftless.facts.lookups import Lookup, column_types
 from driftless.facts.streams import AnalysedStream, StreamBuild
 from driftless.streams.event_types import spark_types
-from jobs.streams.patterns.rows import OFFSET, PARTITION, pattern_rows
+from driftless.table import Column, Table
+from jobs.streams.lookups.looked_up import looked_up_rows
+from jobs.streams.patterns.rows import pattern_rows
+from jobs.streams.rows.event_rows import event_rows_sql
+from jobs.streams.rows.keyed import OFFSET, PARTITION
+from jobs.streams.rows.reasons import REASON
+from jobs.streams.rows.version_rows import GONE, SINCE, TOLD
 from jobs.streams.sql.analysis import analyse
 from jobs.streams.sql.documents import results
-from jobs.streams.sql.event_rows import event_rows_sql
 from jobs.streams.sql.query import query_session
-from jobs.streams.sql.reasons import REASON
 from jobs.streams.sql.timed import timed_rows
 from tests.docs.test_docs import blocks
 from tests.driftless.config.test_config import GOOD, load_text
@@ -30,14 +36,32 @@ ALL = blocks(PAGE)
 EXAMPLES = [(block, after) for block, after in pairwise(ALL) if block.kind == "sql"]
 DECLARED = next(block.text for block in ALL if block.kind == "yaml" and "searches" in block.text)
 PATTERNS = next(block.text for block in ALL if block.kind == "yaml" and "patterns:" in block.text)
+LOOKING = next(block.text for block in ALL if block.kind == "yaml" and "with:" in block.text)
+ROWS = [line.split(maxsplit=1) for line in next(block.text for block in ALL if block.kind == "rows").splitlines()]
+ACCOUNTS = Table("public", "accounts", (Column("id", "int8"), Column("plan", "text")), ("id",))
 DAY = "2026-03-01"
 
 
 def _config(folder: Path, sql: str, key: list[str]) -> Config:
-    return load_text(folder, GOOD + DECLARED + PATTERNS + f"streams:\n  s: {json.dumps({'sql': sql, 'key': key})}\n")
+    lookup = LOOKING[LOOKING.index("    with:") :]
+    declared = DECLARED.replace("    lateness: 15m\n", f"    lateness: 15m\n{lookup}", 1)
+    good = GOOD.replace("    public.products:\n", "    public.products:\n    public.accounts:\n")
+    return load_text(folder, good + declared + PATTERNS + f"streams:\n  s: {json.dumps({'sql': sql, 'key': key})}\n")
 
 
-def _views(spark: SparkSession, config: Config) -> dict[str, list[str]]:
+def _versions(spark: SparkSession) -> DataFrame:
+    """The page's rows of accounts."""
+    known = []
+    for number, (since, text) in enumerate(ROWS):
+        row = json.loads(text)
+        at = f"{DAY}T{since}+00:00" if since != "snapshot" else "1970-01-01T00:00:00+00:00"
+        ms = int(datetime.fromisoformat(at).timestamp() * 1000)
+        known.append((0, number, ms, None, False, row["id"], row["plan"]))
+    columns = f"`partition` int, `offset` bigint, {SINCE} bigint, {TOLD} timestamp, {GONE} boolean"
+    return spark.createDataFrame(known, f"{columns}, id bigint, plan string")
+
+
+def _views(spark: SparkSession, config: Config, lookups: tuple[Lookup, ...] = ()) -> dict[str, list[str]]:
     """The page's events as views, and matches of its patterns. Why the others are left out."""
     lines = [line.split(maxsplit=2) for line in next(b.text for b in ALL if b.kind == "events").splitlines()]
     reasons: dict[str, list[str]] = {}
@@ -55,7 +79,12 @@ def _views(spark: SparkSession, config: Config) -> dict[str, list[str]]:
         reasons[name] = [row[REASON] for row in rows.where(f"{REASON} IS NOT NULL").collect()]
         rows = rows.where(f"{REASON} IS NULL").drop(REASON)
         known[name] = rows.withColumnsRenamed({"partition": PARTITION, "offset": OFFSET})
-        rows.select(*events.columns).createOrReplaceTempView(name)
+        shown, named = known[name], [*events.columns]
+        for lookup in (each for each in lookups if each.events == name):
+            types, of_table = spark_types(events.columns), spark_types(column_types(ACCOUNTS))
+            shown = looked_up_rows(shown, _versions(spark), lookup, events.time.event, types, of_table)
+            named.append(lookup.name)
+        shown.select(*named).createOrReplaceTempView(name)
     for name, declared in config.patterns.items():
         of = config.events[declared.events]
         matched = pattern_rows(known[declared.events], declared.pattern, of.time.event, spark_types(of.columns))
@@ -69,13 +98,17 @@ def test_an_example_gives_the_documents_that_it_says(spark: SparkSession, tmp_pa
     assert said.kind == "json"
     wanted = json.loads(said.text)
     key = [name for name in wanted[0] if name in ("minute", "began", "user_id", "id", "search", "click")]
+    key += ["plan"] if "plan" in wanted[0] and "began" in wanted[0] else []
     config = _config(tmp_path, declared.text, key)
-    analysed = analyse(spark, config, "s")
+    analysed = analyse(spark, config, "s", {ACCOUNTS.full_name: ACCOUNTS})
     assert isinstance(analysed, AnalysedStream), analysed
     session = query_session(spark)
-    _views(session, config)
+    _views(session, config, analysed.lookups)
     build = StreamBuild("s", 1, declared.text, {}, analysed.table, "", 1, closes=analysed.closes)
     build = replace(build, join=analysed.join, reach=analysed.reach, patterns=analysed.patterns)
+    if analysed.lookups:
+        clicks = EventSource("", "", {}, {}, config.events["clicks"].time.event, None, 0)
+        build = replace(build, events={"clicks": clicks}, lookups=analysed.lookups)
     found = results("s", timed_rows(session, build).toArrow(), key)
     assert sorted((json.loads(each.document) for each in found), key=str) == sorted(wanted, key=str)
 

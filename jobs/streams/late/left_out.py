@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from driftless.facts.streams import StreamBuild
 from driftless.kafka.client import Kafka, Offsets
 from jobs.streams.log.batch import newest_record, places, read_places, written
+from jobs.streams.rows.reasons import COUNTED, DELETED
 from jobs.streams.sql.query import MOST_OFFSETS, left_out
-from jobs.streams.sql.reasons import COUNTED, DELETED
 
 LATE_KEY = b"late"
 

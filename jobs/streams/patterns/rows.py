@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -13,15 +12,12 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from driftless.streams.patterns import Pattern, PatternStep
 from jobs.decode.spark_sql import literal, quote
 from jobs.streams.patterns.matches import PlacedEvent, matches
+from jobs.streams.rows.keyed import EXACT, OFFSET, PARTITION, moment
 
-PARTITION, OFFSET = "_partition", "_offset"
-"""Columns of events that say where each stands in its topic: of two that happened at once, they say which was first."""
 BEGAN, AT = "began", "at"
 """Columns of a match: when its first event happened, and when it was complete."""
-_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 _FOUND = "_key string, _began bigint, at timestamp, _texts array<string>"
 _EVENT = "at_ms bigint, `partition` int, `offset` bigint, holds bigint, text string"
-_EXACT = "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\")"
 
 
 def pattern_rows(rows: DataFrame, pattern: Pattern, event: str, types: dict[str, str]) -> DataFrame:
@@ -32,12 +28,12 @@ def pattern_rows(rows: DataFrame, pattern: Pattern, event: str, types: dict[str,
     by = ", ".join(map(quote, pattern.by))
     columns = ", ".join(map(quote, types))
     prepared = rows.where(" AND ".join(f"{quote(name)} IS NOT NULL" for name in pattern.by)).selectExpr(
-        f"to_json(struct({by}), {_EXACT}) AS _key",
+        f"to_json(struct({by}), {EXACT}) AS _key",
         f"unix_millis({quote(event)}) AS _ms",
         PARTITION,
         OFFSET,
         f"{_holds(pattern.steps)} AS _holds",
-        f"to_json(struct({columns}), {_EXACT}) AS _text",
+        f"to_json(struct({columns}), {EXACT}) AS _text",
         quote(event),
     )
     if rows.isStreaming:
@@ -53,10 +49,10 @@ def pattern_rows(rows: DataFrame, pattern: Pattern, event: str, types: dict[str,
         found = prepared.drop(event).groupBy("_key").applyInArrow(find, _FOUND)
     key_types = literal(", ".join(f"{quote(name)} {types[name]}" for name in pattern.by))
     event_types = literal(", ".join(f"{quote(name)} {kind}" for name, kind in types.items()))
-    shown = [f"from_json(_key, {key_types}, {_EXACT}).{quote(name)} AS {quote(name)}" for name in pattern.by]
+    shown = [f"from_json(_key, {key_types}, {EXACT}).{quote(name)} AS {quote(name)}" for name in pattern.by]
     shown += [f"timestamp_millis(_began) AS {BEGAN}", AT]
     named = [step.name for step in pattern.steps if step.name]
-    shown += [f"from_json(_texts[{n}], {event_types}, {_EXACT}) AS {quote(name)}" for n, name in enumerate(named)]
+    shown += [f"from_json(_texts[{n}], {event_types}, {EXACT}) AS {quote(name)}" for n, name in enumerate(named)]
     return found.selectExpr(*shown)
 
 
@@ -77,16 +73,12 @@ def _holds(steps: Sequence[PatternStep]) -> str:
     return " + ".join(parts)
 
 
-def _moment(ms: int) -> datetime:
-    return _ZERO + timedelta(milliseconds=ms)
-
-
 def _found(group: pa.Table, steps: Sequence[PatternStep]) -> pa.Table:
     """All matches of one key."""
     rows = group.select(["_ms", PARTITION, OFFSET, "_holds", "_text"]).to_pylist()
     key = group["_key"][0].as_py()
     events = sorted(PlacedEvent(*row.values()) for row in rows)
-    found = [(key, m.began_ms, _moment(m.at_ms), [*m.events]) for m in matches(events, steps)]
+    found = [(key, m.began_ms, moment(m.at_ms), [*m.events]) for m in matches(events, steps)]
     names = ("_key", "_began", "at", "_texts")
     types = (pa.string(), pa.int64(), pa.timestamp("us", tz="UTC"), pa.list_(pa.string()))
     columns = [pa.array([row[n] for row in found], kind) for n, kind in enumerate(types)]
@@ -125,7 +117,7 @@ class _Matcher(StatefulProcessor):
         found = list(matches(events, self._steps))
         for match in found:
             if given < match.at_ms <= now:
-                yield Row(_key=key[0], _began=match.began_ms, at=_moment(match.at_ms), _texts=[*match.events])
+                yield Row(_key=key[0], _began=match.began_ms, at=moment(match.at_ms), _texts=[*match.events])
         kept = [event for event in events if event.at_ms > now - self._span]
         if not kept:
             self._events.clear()

@@ -33,9 +33,11 @@ from pyspark.sql.types import (
 
 from driftless.config.models import Config
 from driftless.config.streams import EventsConfig, StreamConfig
+from driftless.facts.lookups import Lookup, column_types
 from driftless.facts.streams import (
     CHANGES,
     JOIN,
+    LOOKUP,
     MATCH,
     SESSION,
     WINDOW,
@@ -46,15 +48,19 @@ from driftless.facts.streams import (
 from driftless.streams.event_types import spark_types
 from driftless.streams.patterns import Pattern
 from driftless.suggest import did_you_mean
-from driftless.table import Column
+from driftless.table import Column, Table
 from driftless.where.words import spark_words
 from jobs.decode.spark_sql import quote
-from jobs.streams.patterns.rows import OFFSET, PARTITION, pattern_rows, pattern_types
+from jobs.streams.lookups.faults import lookup_faults
+from jobs.streams.lookups.looked_up import looked_up_rows, lookup_type
+from jobs.streams.patterns.rows import pattern_rows, pattern_types
+from jobs.streams.rows.keyed import NEVER, OFFSET, PARTITION
+from jobs.streams.rows.version_rows import empty_versions
 from jobs.streams.sql.joins import UNBOUND, join_times, joins, unprovable
 from jobs.streams.sql.pattern_faults import pattern_faults
 from jobs.streams.sql.place import first_sentence, place
 from jobs.streams.sql.plan_columns import approximate, left_out_of_key
-from jobs.streams.sql.query import MODES, NEVER, plan_text, query_session
+from jobs.streams.sql.query import MODES, plan_text, query_session
 from jobs.streams.sql.refusals import refused, sums_of_fractions
 from jobs.streams.sql.timed import timed_sql
 
@@ -85,8 +91,12 @@ class Mistake:
     what: str
 
 
-def analyse(spark: SparkSession, config: Config, name: str) -> AnalysedStream | list[Mistake]:
-    """What a stream of the configuration is made of, or what is wrong with it."""
+def analyse(
+    spark: SparkSession, config: Config, name: str, tables: Mapping[str, Table] | None = None
+) -> AnalysedStream | list[Mistake]:
+    """What a stream of the configuration is made of, or what is wrong with it. `config`: with the columns of events.
+    `tables`: those that events have rows of, as schema.table.
+    """
     stream = config.streams[name]
     mistakes = [Mistake("sql", what) for what in refused(stream.sql)]
     session = query_session(spark)
@@ -95,6 +105,9 @@ def analyse(spark: SparkSession, config: Config, name: str) -> AnalysedStream | 
     named = {*_named(stream.sql, config.events), *(pattern.events for pattern in patterns.values())}
     events = [each for each in config.events if each in named]
     types = {each: spark_types(config.events[each].columns) for each in events}
+    lookups = [*_lookups(stream.sql, config, events, tables or {})]
+    for lookup, of_table in lookups:
+        types[lookup.events] |= {lookup.name: lookup_type(lookup, of_table)}
     for each in events:
         _empty_view(session, each, types[each])
     faults = [
@@ -112,9 +125,14 @@ def analyse(spark: SparkSession, config: Config, name: str) -> AnalysedStream | 
     except PySparkException as exc:
         return [*mistakes, Mistake("sql", _told(exc, stream.sql, config))]
     patterns = {each: pattern for each, pattern in patterns.items() if _is_read(session, stream.sql, each)}
+    joined = joins(stream.sql, config.events)
+    looked_up = tuple(lookup for lookup, _ in lookups)
+    refusals = lookup_faults(stream, looked_up, is_joined=bool(joined), is_pattern=bool(patterns))
+    mistakes += [Mistake(*fault) for fault in refusals]
+    at = config.events[looked_up[0].events].time.event if looked_up else ""
     try:
-        closes = _closes(session, stream.sql, patterns)
-        timed = timed_sql(stream.sql, closes)
+        closes = _closes(session, stream.sql, patterns) or _looked_up_closes(session, stream.sql, at)
+        timed = timed_sql(stream.sql, closes, event=at)
     except ValueError as exc:
         return [*mistakes, Mistake("sql", str(exc))]
     mistakes += [Mistake("sql", what) for what in sums_of_fractions(session, stream.sql)]
@@ -124,7 +142,6 @@ def analyse(spark: SparkSession, config: Config, name: str) -> AnalysedStream | 
         missing = left_out_of_key(plan, stream.key)
         why = "is not in it, and the SQL groups by it: two results may have one key"
         mistakes += [Mistake("key", f"`{column}` {why}") for column in missing]
-    joined = joins(stream.sql, config.events)
     mistakes += [Mistake("sql", what) for what in unprovable(stream.sql, joined, closes, is_pattern=bool(patterns))]
     if stream.emit == CHANGES and closes != WINDOW:
         what = (
@@ -137,7 +154,7 @@ def analyse(spark: SparkSession, config: Config, name: str) -> AnalysedStream | 
         return mistakes
     try:
         used = {each: config.events[each] for each in events}
-        tried = _tried(session, timed, MODES[stream.emit], used, patterns, whole=bool(joined))
+        tried = _tried(session, timed, MODES[stream.emit], used, patterns, lookups, whole=bool(joined))
         join = join_times(tried, joined)
     except ValueError as exc:
         return [Mistake("sql", str(exc))]
@@ -153,7 +170,9 @@ def analyse(spark: SparkSession, config: Config, name: str) -> AnalysedStream | 
     ends = windows[0] if closes == WINDOW and len(windows) == 1 else None
     reach = (join.wait_ms if join and closes else 0) + (sum(kind.size for kind in windows) if is_chain else 0)
     reach += max((pattern.span for pattern in patterns.values()), default=0)
-    found = AnalysedStream(table, read, pyspark.__version__, closes, ends, join, reach, patterns, approximate(plan))
+    found = AnalysedStream(
+        table, read, pyspark.__version__, closes, ends, join, reach, patterns, approximate(plan), looked_up
+    )
     if any(config.events[each].correct_ms for each in read) and (
         why := _uncorrectable(stream.sql, found, is_chain=is_chain)
     ):
@@ -183,6 +202,21 @@ def _closes(spark: SparkSession, sql: str, patterns: Mapping[str, Pattern]) -> s
             return ""  # Spark says what groups lack
         raise ValueError(f"name the pattern `{min(patterns)}` alone, in the outermost FROM") from exc
     return MATCH
+
+
+def _looked_up_closes(spark: SparkSession, sql: str, event: str) -> str:
+    """The same of events with rows of tables, whose time is `event`; empty where they have none."""
+    if not event:
+        return ""
+    try:
+        spark.sql(timed_sql(sql, LOOKUP, event=event))
+    except PySparkException as exc:
+        if exc.getCondition() == "MISSING_AGGREGATION":
+            return ""  # Spark says what groups lack
+        raise ValueError(
+            f"a result is final by `{event}`: its outermost SELECT must read from what has this column"
+        ) from exc
+    return LOOKUP
 
 
 def _windows(spark: SparkSession, sql: str) -> list[WindowEnds]:
@@ -216,6 +250,8 @@ def _calls(sql: str) -> set[str]:
 
 def _uncorrectable(sql: str, found: AnalysedStream, *, is_chain: bool) -> str:
     """Why it cannot be said which results a late event may change; empty where it can."""
+    if found.lookups:
+        return "it has rows of tables"
     if found.patterns:
         return "a late event may take a match away again"
     if found.join is not None and found.closes:
@@ -232,6 +268,17 @@ def _named(sql: str, known: Iterable[str]) -> list[str]:
     """Those names that stand in it, if only as a column's."""
     words = {word.text.lower() for word in spark_words(sql)}
     return [name for name in known if name in words]
+
+
+def _lookups(
+    sql: str, config: Config, events: Iterable[str], tables: Mapping[str, Table]
+) -> Iterator[tuple[Lookup, dict[str, str]]]:
+    """The tables that it names, of which events have rows, with Spark's types of their columns."""
+    for each in events:
+        for name in _named(sql, config.events[each].lookups):
+            declared = config.events[each].lookups[name]
+            table = tables[declared.table]
+            yield Lookup.of(each, name, declared, table), spark_types(column_types(table))
 
 
 def _empty_view(spark: SparkSession, name: str, types: Mapping[str, str]) -> None:
@@ -283,6 +330,7 @@ def _tried(
     mode: str,
     events: Mapping[str, EventsConfig],
     patterns: Mapping[str, Pattern],
+    lookups: Iterable[tuple[Lookup, dict[str, str]]],
     *,
     whole: bool,
 ) -> str:
@@ -296,7 +344,12 @@ def _tried(
         columns += [f"CAST(NULL AS INT) AS {PARTITION}", f"CAST(NULL AS BIGINT) AS {OFFSET}"]
         rows = spark.readStream.format("rate").option("rowsPerSecond", 1).load().where("false").selectExpr(*columns)
         known[name] = rows.withWatermark(source.time.event, NEVER)
-        known[name].drop(PARTITION, OFFSET).createOrReplaceTempView(name)
+        shown, types = known[name], spark_types(source.columns)
+        for lookup, of_table in (each for each in lookups if each[0].events == name):
+            versions = empty_versions(spark.readStream.format("rate").load(), of_table)
+            shown = looked_up_rows(shown, versions, lookup, source.time.event, types, of_table)
+            types |= {lookup.name: lookup_type(lookup, of_table)}
+        shown.drop(PARTITION, OFFSET).createOrReplaceTempView(name)
     for name, pattern in patterns.items():
         source = events[pattern.events]
         matched = pattern_rows(known[pattern.events], pattern, source.time.event, spark_types(source.columns))

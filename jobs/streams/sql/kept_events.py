@@ -31,7 +31,7 @@ def _kept_since(kafka: Kafka, topic: str) -> int:
 def kept_events(kafka: Kafka, build: StreamBuild, read: Mapping[str, Offsets]) -> KeptEvents:
     """Of the events up to `read`."""
     begin, lost, begin_ms = {}, set[str](), 0
-    for source in build.events.values():
+    for source in build.sources.values():
         first = kafka.beginnings(source.topic, len(read[source.topic]))
         floors = {p: source.floors.get(p, 0) for p in read[source.topic]}
         begin[source.topic] = {p: max(floor, first[p]) for p, floor in floors.items()}

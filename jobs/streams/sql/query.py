@@ -24,14 +24,15 @@ from driftless.facts.streams import CHANGES, FINAL, StreamBuild
 from driftless.kafka.client import Offsets
 from driftless.streams.event_types import spark_types
 from jobs.decode.spark_sql import literal, quote
-from jobs.streams.patterns.rows import OFFSET, PARTITION, pattern_rows
-from jobs.streams.sql.captured_rows import header_sql
-from jobs.streams.sql.event_rows import empty_columns, event_rows_sql
-from jobs.streams.sql.reasons import COUNTED, LATE, REASON
+from jobs.streams.lookups.looked_up import looked_up_rows, lookup_type
+from jobs.streams.patterns.rows import pattern_rows
+from jobs.streams.rows.captured_rows import header_sql
+from jobs.streams.rows.event_rows import empty_columns, event_rows_sql
+from jobs.streams.rows.keyed import NEVER, OFFSET, PARTITION
+from jobs.streams.rows.reasons import COUNTED, LATE, REASON
+from jobs.streams.rows.version_rows import version_rows
 from jobs.streams.sql.timed import timed_rows
 
-NEVER = "36500 days"
-"""The delay by which events never move the watermark."""
 TICK = "_tick"
 BARRIER = f"{TICK} IS NULL OR spark_partition_id() < 0"
 """Takes ticks out above the watermark. No rule of Spark's moves a filter past it: one that did would take ticks out
@@ -77,9 +78,7 @@ def start(
     topic, first = ticks
     known = dict[str, DataFrame]()
     for name, source in build.events.items():
-        events = _stream(spark, _with_headers(source, options), source.topic, source.floors)
-        events = events.option("maxOffsetsPerTrigger", MOST_OFFSETS)
-        rows = _event_rows(events.load(), source, placed=True).observe(name, *_counts())
+        rows = _event_rows(_source_stream(spark, source, options), source, placed=True).observe(name, *_counts())
         in_time = rows.where(f"{REASON} IS NULL").select(*_columns(source), *_places())
         kept = in_time.selectExpr("*", f"CAST(NULL AS BOOLEAN) AS {TICK}")
         told = _stream(spark, {**options, "failOnDataLoss": "false"}, topic, {0: first}).load()
@@ -91,7 +90,8 @@ def start(
             ticked.withWatermark(event, f"{build.lateness + 1} milliseconds")
         )
         known[name] = whole.where(BARRIER).drop(TICK)
-    _name_views(build, known)
+    versions = {name: _source_stream(spark, source, options) for name, source in build.tables.items()}
+    _name_views(build, known, versions)
     writer = timed_rows(spark, build).writeStream.outputMode(MODES[build.emit]).foreachBatch(publish)
     return writer.option("checkpointLocation", str(folder)).trigger(processingTime=TRIGGER).start()
 
@@ -185,17 +185,34 @@ def batch_views(
         if late is not None:
             counts += f" OR {REASON} = {literal(LATE)} AND {_is_before(late.get(source.topic, {}))}"
         known[name] = rows.where(counts).select(*_columns(source), *_places())
-    _name_views(build, known)
+    versions = {
+        name: _between(spark, source, options, begin[source.topic], end[source.topic])
+        for name, source in build.tables.items()
+    }
+    _name_views(build, known, versions)
 
 
-def _name_views(build: StreamBuild, known: Mapping[str, DataFrame]) -> None:
-    """Give events and matches the names that they have in the SQL."""
+def _name_views(build: StreamBuild, known: Mapping[str, DataFrame], versions: Mapping[str, DataFrame]) -> None:
+    """Give events and matches the names that they have in the SQL. `versions`: the logs of tables."""
     for name, rows in known.items():
-        rows.drop(PARTITION, OFFSET).createOrReplaceTempView(name)
+        _looked_up(rows, build, name, versions).drop(PARTITION, OFFSET).createOrReplaceTempView(name)
     for name, pattern in build.patterns.items():
         source = build.events[pattern.events]
         matched = pattern_rows(known[pattern.events], pattern, source.event, spark_types(source.columns))
         matched.createOrReplaceTempView(name)
+
+
+def _looked_up(rows: DataFrame, build: StreamBuild, name: str, versions: Mapping[str, DataFrame]) -> DataFrame:
+    """Events with the rows of tables that they have."""
+    source = build.events[name]
+    types = spark_types(source.columns)
+    for lookup in build.lookups:
+        if lookup.events == name:
+            table = build.tables[lookup.table]
+            known, of_table = version_rows(versions[lookup.table], table, lookup.key), spark_types(table.columns)
+            rows = looked_up_rows(rows, known, lookup, source.event, types, of_table)
+            types |= {lookup.name: lookup_type(lookup, of_table)}
+    return rows
 
 
 def _is_before(ends: Offsets) -> str:
@@ -291,6 +308,12 @@ def _places() -> list[Column]:
 def _counts() -> list[Column]:
     """How many events are left out, by reason."""
     return [count(when(expr(f"{REASON} = {literal(why)}"), True)).alias(why) for why in COUNTED.values()]
+
+
+def _source_stream(spark: SparkSession, source: EventSource, options: Mapping[str, str]) -> DataFrame:
+    reader = _stream(spark, _with_headers(source, options), source.topic, source.floors)
+    found: DataFrame = reader.option("maxOffsetsPerTrigger", MOST_OFFSETS).load()
+    return found
 
 
 def _stream(spark: SparkSession, options: Mapping[str, str], topic: str, begin: Offsets):  # type: ignore[no-untyped-def]

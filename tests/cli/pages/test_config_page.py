@@ -8,11 +8,19 @@ import pytest
 
 import sinks
 from cli.pages.config_page import PAGE, page
-from driftless.config.base import Model
+from driftless.config.base import Model, written_fields
 from driftless.config.kafka_security import KafkaSecurity
 from driftless.config.models import Config, ConnectConfig, KafkaConfig, SourceConfig, TableConfig
 from driftless.config.patterns import PatternConfig, StepConfig
-from driftless.config.streams import CAPTURED, EventsConfig, LateConfig, OverloadConfig, StreamConfig, TimeConfig
+from driftless.config.streams import (
+    CAPTURED,
+    EventsConfig,
+    LateConfig,
+    LookupConfig,
+    OverloadConfig,
+    StreamConfig,
+    TimeConfig,
+)
 from driftless.config.views import ManyConfig, OneConfig, ViewConfig
 from tests.docs.test_docs import blocks
 from tests.driftless.config.test_config import load_text
@@ -39,7 +47,7 @@ def test_sections_stand_in_the_order_of_the_file() -> None:
     "model", [*MODELS, *VIEWS, *STREAMS, StepConfig, *STORES], ids=lambda model: f"{model.__module__}.{model.__name__}"
 )
 def test_every_key_says_what_it_means(model: type[Model]) -> None:
-    for name, field in model.model_fields.items():
+    for name, field in written_fields(model).items():
         assert field.description, name
         assert f"`{name}`" in page()
 
@@ -74,6 +82,7 @@ def test_the_examples_make_one_file_that_names_every_key(tmp_path: Path, monkeyp
         assert part.model_fields_set == set(model.model_fields) - set(CAPTURED)
     steps = [step.model_fields_set for step in config.patterns["left_alone"].steps]
     assert set[str]().union(*steps) == set(StepConfig.model_fields)
+    assert events.lookups["product"].model_fields_set == set(LookupConfig.model_fields)
     captured = {name for each in config.events.values() for name in each.model_fields_set}
     assert captured >= set(CAPTURED)
     order = config.views["order"]

@@ -57,6 +57,13 @@ def test_a_follower_may_name_a_stream_as_its_view(tmp_path: Path) -> None:
         ("topic: app.clicks", "outbox: public.outbox", 3, "public.outbox is not under source.tables"),
         ("topic: app.clicks", "table: products", 2, "`columns` are those that the table has in the database"),
         ("    topic: app.clicks\n", "", 2, "it does not say where events are"),
+        ("lateness: 10s", "with: {row: {table: public.rows, by: id}}", 6, "public.rows is not under source.tables"),
+        ("lateness: 10s", "with: {row: {table: products, by: ident}}", 2, "`with.row.by` is `ident`, which is not one"),
+        ("lateness: 10s", "with: {id: {table: products, by: id}}", 2, "`id` is a column of the events: name the table"),
+        ("lateness: 10s", "with: {row: {table: products}}", 6, "with.row.by: is missing"),
+        ("lateness: 10s", "with: {row: {table: products, bye: id}}", 6, "did you mean `by`?"),
+        ("lateness: 10s", "with: {row: {table: products, by: id, as_of: now}}", 6, "must be 'event'"),
+        ("lateness: 10s", "with: {Row: {table: products, by: id}}", 6, "did you mean `row`?"),
     ],
 )
 def test_a_mistake_of_a_stream_is_told_with_its_line(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
@@ -75,6 +82,14 @@ def test_events_may_say_that_a_stream_leaves_some_unread(tmp_path: Path) -> None
         config = load_text(tmp_path, GOOD + STREAMS.replace("lateness: 10s", f"overload: {written}"))
         overload = config.events["clicks"].overload
         assert (None if overload is None else overload.of_10_000) == found
+
+
+def test_a_table_beside_events_keeps_all_versions_of_its_rows(tmp_path: Path) -> None:
+    row = "with: {row: {table: products, by: id, columns: [title]}}"
+    config = load_text(tmp_path, GOOD + STREAMS.replace("lateness: 10s", row))
+    assert config.captured_events == {"public.products"}
+    lookup = config.events["clicks"].lookups["row"]
+    assert (lookup.table, lookup.by, lookup.columns) == ("public.products", ("id",), ("title",))
 
 
 def test_who_names_neither_a_view_nor_a_stream_is_told(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftless.facts.streams import AnalysedStream, WindowEnds
+from driftless.table import Table
 from jobs.streams.sql.analysis import analyse
 from tests.driftless.config.test_config import GOOD, load_text
 
@@ -38,11 +40,12 @@ def found(
     key: str = "[minute, page]",
     emit: str = "final",
     events: str = EVENTS,
+    tables: Mapping[str, Table] | None = None,
 ) -> Any:
     written = sql.replace("\n", "\n      ")
     stream = f"streams:\n  s:\n    sql: |\n      {written}\n    key: {key}\n    emit: {emit}\n"
     text = GOOD + events + stream
-    return analyse(spark, load_text(folder, text), "s")
+    return analyse(spark, load_text(folder, text), "s", tables)
 
 
 def test_columns_key_and_events_are_found(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from driftless.facts.event_source import CapturedEvents, EventSource
 from driftless.table import Column
-from jobs.streams.sql.event_rows import event_rows_sql
+from jobs.streams.rows.event_rows import event_rows_sql
 
 COLUMNS = (
     Column("id", "int8"),

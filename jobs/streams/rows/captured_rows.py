@@ -6,7 +6,7 @@ from driftless.facts.event_source import CapturedEvents, EventSource
 from driftless.table import Column
 from jobs.decode.spark_sql import literal, quote
 from jobs.decode.values import row_schema, text_sql
-from jobs.streams.sql.reasons import CHANGED, DELETED, INVALID, REPEATED
+from jobs.streams.rows.reasons import CHANGED, DELETED, INVALID, REPEATED
 
 _ROW, _OP, _TIME, _MOVED, _GONE = "_row", "_op", "_time", "_moved", "_gone"
 _OLD_KEY = "__debezium.oldkey"

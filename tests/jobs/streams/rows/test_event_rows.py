@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftless.facts.event_source import EventSource
-from jobs.streams.sql.event_rows import event_rows_sql
+from jobs.streams.rows.event_rows import event_rows_sql
 
 COLUMNS = {
     "id": "bigint",

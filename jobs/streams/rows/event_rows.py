@@ -8,8 +8,8 @@ from __future__ import annotations
 from driftless.facts.event_source import EventSource
 from driftless.streams.event_types import MOMENT, event_type
 from jobs.decode.spark_sql import literal, quote
-from jobs.streams.sql.captured_rows import captured_sql
-from jobs.streams.sql.reasons import INVALID, LATE, REASON, TOO_LATE
+from jobs.streams.rows.captured_rows import captured_sql
+from jobs.streams.rows.reasons import INVALID, LATE, REASON, TOO_LATE
 
 SKEW_MS = 2_000
 """How much a device's clock may differ from the broker's before its events' times are corrected."""
@@ -73,8 +73,11 @@ def schema_sql(source: EventSource) -> str:
 
 
 def _typed(name: str, kind: str) -> str:
-    """A member as a value of its type; null where it cannot be one."""
-    text = f"{_OBJECT}.{quote(name)}"
+    return typed_sql(f"{_OBJECT}.{quote(name)}", kind)
+
+
+def typed_sql(text: str, kind: str) -> str:
+    """A text as a value of a type; null where it cannot be one."""
     spark = event_type(kind).spark
     if spark == "STRING":
         return text

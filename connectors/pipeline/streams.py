@@ -108,7 +108,7 @@ def plan_streams(
             found[name] = before
             continue
         found[name] = wanted
-        detail = f"build {wanted.number}, of {', '.join(sorted(events))}"
+        detail = f"build {wanted.number}, of {', '.join(sorted(wanted.sources))}"
         if before is not None:
             detail += f", since {lost}" if lost else ", next to the one that is there"
         verb = "create" if before is None else "rebuild"

@@ -127,11 +127,12 @@ class LateCorrections:
     def _of_windows(
         self, events: LateEvents, late: Reach, read: Reach, kept: KeptEvents, closed_ms: int
     ) -> tuple[int, list[Correction]]:
+        """Also of events with rows of tables: each is final as a window would be that lasts no time."""
         windows = self._build.ends
-        assert windows is not None
-        low, high = events.first_ms - windows.size, events.last_ms + windows.size
+        size, first_end = (windows.size, events.first_ms + 1) if windows else (0, events.first_ms)
+        low, high = events.first_ms - size, events.last_ms + size
         if events.ends is None:
-            places = f"{TO} > {events.first_ms:d} AND {FROM} <= {events.last_ms:d}"
+            places = f"{TO} >= {first_end:d} AND {FROM} <= {events.last_ms:d}"
         else:
             places = f"{TO} IN ({', '.join(map(str, sorted(events.ends)))})"
         begin = self._since(low, kept)
@@ -144,7 +145,7 @@ class LateCorrections:
             and (document.end in events.ends if events.ends is not None else document.begin <= events.last_ms)
         }
         first = max(kept.begin_ms, self._build.begin_ms)
-        return closed_ms - windows.size, list(_differences(found, held, first, events.first_ms + 1, closed_ms))
+        return closed_ms - size, list(_differences(found, held, first, first_end, closed_ms))
 
     def _of_sessions(
         self, events: LateEvents, late: Reach, read: Reach, kept: KeptEvents, closed_ms: int
@@ -190,9 +191,14 @@ class LateCorrections:
     # -- both sides ---------------------------------------------------------------------------------------------
 
     def _since(self, moment_ms: int, kept: KeptEvents) -> dict[str, Offsets]:
-        """The first events that may have happened since: they were received later than they happened."""
-        found = {}
+        """The first events that may have happened since: they were received later than they happened. Rows of tables
+        may be older.
+        """
+        tables = {source.topic for source in self._build.tables.values()}
+        found = {topic: begin for topic, begin in kept.begin.items() if topic in tables}
         for topic, begin in kept.begin.items():
+            if topic in tables:
+                continue
             at = self._kafka.offsets_at(topic, len(begin), max(0, moment_ms - SLACK_MS) / 1000)
             found[topic] = {p: max(offset, at[p]) for p, offset in begin.items()}
         return found

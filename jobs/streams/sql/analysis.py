@@ -250,8 +250,6 @@ def _calls(sql: str) -> set[str]:
 
 def _uncorrectable(sql: str, found: AnalysedStream, *, is_chain: bool) -> str:
     """Why it cannot be said which results a late event may change; empty where it can."""
-    if found.lookups:
-        return "it has rows of tables"
     if found.patterns:
         return "a late event may take a match away again"
     if found.join is not None and found.closes:

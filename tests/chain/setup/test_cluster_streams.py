@@ -22,12 +22,21 @@ from tests.support.pipeline import Pipeline
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(900)]
 
 __all__ = ["cluster"]
-COMPUTED = ("page_views", "visits", "pairs")
+COMPUTED = ("page_views", "visits", "pairs", "followed", "named")
+STEPS = [{"name": "one", "where": "id % 3 = 0"}, {"name": "two", "where": "id % 3 = 1", "within": "2s"}]
 
 
 @pytest.fixture(scope="module")
 def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
+    """With streams of which Python computes a part, on the executors."""
     pipeline = computed(make_pipeline, source)
+    source.execute("insert into items select i, 'item ' || i from generate_series(1, 100000, 2) i")
+    pipeline.sync["events"]["clicks"]["with"] = {"item": {"table": "public.items", "by": "id"}}
+    pipeline.sync["patterns"] = {"near": {"events": "clicks", "by": "page", "steps": STEPS}}
+    pipeline.sync["streams"] |= {
+        "followed": {"sql": "SELECT one.id AS first, two.id AS second, page FROM near", "key": "first"},
+        "named": {"sql": "SELECT id, item.name FROM clicks WHERE page = 'home'", "key": "id"},
+    }
     pipeline.apply()
     return pipeline
 
@@ -47,8 +56,9 @@ def _is_executor(process: psutil.Process) -> bool:
 def assert_counted(pipeline: Pipeline, clicks: Clicks) -> None:
     store = stores(pipeline)["trends-cache"]
     until("every window to be shown", lambda: shown(store) == clicks.wanted(math.inf), 240)
-    done = pipeline.here("verify", *COMPUTED, seconds=240)
+    done = pipeline.here("verify", *COMPUTED, "--json", seconds=240)
     assert done.code == 0, done.out + done.err
+    assert min(report["source_documents"] for report in done.json()["followers"]) > 3
 
 
 def test_executors_compute_streams_and_one_that_is_killed_loses_nothing(

@@ -129,7 +129,7 @@ def test_late_events_count_in_the_end_and_every_moment_between_can_be_proven(
     kafka.create(topic, PARTITIONS, {"message.timestamp.type": "CreateTime", "retention.ms": "-1"})
     build_ = build(kafka, topic, window, CORRECT).with_topics(kafka, name)
     for made in stream_topics(name, "s", 1):
-        until(f"the topic {made} to be known", partial(_is_known, kafka, made))
+        until(f"the topic {made} to be known", partial(is_known, kafka, made))
     monkeypatch.setattr(queries, "MOST_OFFSETS", chance.choice([150, 10_000]))
     monkeypatch.setattr(queries, "TRIGGER", "0 seconds")
     monkeypatch.setattr("jobs.streams.late.corrections.LOOKBACK_MS", chance.choice([2_000, 3_600_000]))
@@ -149,7 +149,7 @@ def test_late_events_count_in_the_end_and_every_moment_between_can_be_proven(
         end = BEGIN + SLICES * SLICE_MS + 100_000
         tried.tick(end)
         closed = end - LATENESS - 1
-        until("all windows to be closed", lambda: _closed(tried) >= closed or not build_.closes, 60)
+        until("all windows to be closed", lambda: closed_ms(tried) >= closed or not build_.closes, 60)
         tried.query.processAllAvailable()
         corrected += tried.correct()
         shown = documents(tried.assert_proven().values())
@@ -164,7 +164,7 @@ def test_late_events_count_in_the_end_and_every_moment_between_can_be_proven(
     kafka.delete(topic, f"{topic}.ticks", *stream_topics(name, "s", 1))
 
 
-def _is_known(kafka: Kafka, topic: str) -> bool:
+def is_known(kafka: Kafka, topic: str) -> bool:
     try:
         kafka.committed_ends(topic, 1)
     except SourceUnavailable:  # it has just been made: no broker leads it yet
@@ -172,6 +172,6 @@ def _is_known(kafka: Kafka, topic: str) -> bool:
     return True
 
 
-def _closed(tried: CorrectedQuery) -> int:
+def closed_ms(tried: CorrectedQuery) -> int:
     newest = tried.publisher.newest
     return 0 if newest is None else newest.closed_ms

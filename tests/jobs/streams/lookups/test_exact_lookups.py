@@ -19,6 +19,7 @@ from driftless.facts.event_source import CapturedEvents, EventSource
 from driftless.facts.lookups import Lookup
 from driftless.facts.streams import LOOKUP, StreamBuild
 from driftless.kafka.client import Kafka
+from driftless.kafka.topic_settings import history_settings
 from driftless.table import Column
 from jobs.spark.source import kafka_options
 from jobs.streams.sql import query as queries
@@ -92,11 +93,14 @@ def write(producer: Producer, topic: str, some: list[Change]) -> None:
     producer.flush(15)
 
 
-def wanted(sql: str, events: list[list[tuple[int, int, bytes]]], rows: list[Change], to: int) -> set[tuple[Any, ...]]:
+def wanted(
+    sql: str, events: list[list[tuple[int, int, bytes]]], rows: list[Change], to: int, lateness: int = LATENESS
+) -> set[tuple[Any, ...]]:
+    """Begin, page with title, and two numbers of each result that is final by then, worked out without Spark."""
     found, groups = set(), defaultdict[tuple[int, str], list[int]](list)
     for _, received, text in (one for some in events for one in some):
         event = json.loads(text)
-        if received - event["at"] > LATENESS:
+        if received - event["at"] > lateness:
             continue
         at = min(event["at"], received)
         title, price = row_at(rows, event["page"], at)
@@ -108,12 +112,12 @@ def wanted(sql: str, events: list[list[tuple[int, int, bytes]]], rows: list[Chan
     return {(began, title, len(ids), sum(ids)) for (began, title), ids in groups.items() if began + 60_000 <= to}
 
 
-def looking(kafka: Kafka, topic: str, table: str, sql: str) -> StreamBuild:
+def looking(kafka: Kafka, topic: str, table: str, sql: str, correct: int = 0) -> StreamBuild:
     found = until("the topic", lambda: kafka.topic(table))
     assert found is not None
     rows = CapturedEvents(TABLE, COLUMNS, "", 1, {0: 1, 1: 1})
     versions = replace(EventSource.of_versions(table, TYPES, rows), topic_id=found.id, floors={0: 0, 1: 0})
-    made = build(kafka, topic, TUMBLING if sql == GROUPED else FILTER)
+    made = build(kafka, topic, TUMBLING if sql == GROUPED else FILTER, correct)
     lookups = (ROW, OTHER) if "other" in sql else (ROW,)
     closes = made.closes or LOOKUP
     return replace(made, sql=sql, closes=closes, lookups=lookups, tables={TABLE: versions})
@@ -139,7 +143,7 @@ def test_any_batches_give_each_event_the_row_as_it_was(
     table = f"{topic}.pages"
     # A test says when an event was received, long ago.
     kafka.create(topic, PARTITIONS, {"message.timestamp.type": "CreateTime", "retention.ms": "-1"})
-    kafka.create(table, 2, {"retention.ms": "-1"})
+    kafka.create(table, 2, history_settings(None))
     build_ = looking(kafka, topic, table, sql)
     monkeypatch.setattr(queries, "MOST_OFFSETS", chance.choice([40, 150, 10_000]))
     monkeypatch.setattr(queries, "TRIGGER", "0 seconds")

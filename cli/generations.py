@@ -120,7 +120,8 @@ def _wanted(config: Config, state: State, follower: str, *, auto_promote: bool) 
         computed = newest_stream_build(state, view)
         assert computed is not None
         return define(config, follower, table, log=computed.followed, auto_promote=auto_promote)
-    _of_table(config, state, follower, "epochs")
+    if config.table_of(follower):
+        _of_table(config, state, follower, "epochs")
     if not config.views[view].joined:
         log: FollowedLog = FollowedTable(table.full_name).newest(state)
     elif build := newest_build(state, view):

@@ -46,13 +46,16 @@ def _secret(config: Config, password: object, *, store: bool) -> str | None:
     return f"${{dir:{stack.secrets_dir}:{config.name}}}"
 
 
-def _findings(config: Config, context: Any, *, resnapshot: bool = False) -> tuple[list[Any], bool]:
+def _findings(
+    config: Config, context: Any, streams: Mapping[str, Any], *, resnapshot: bool = False
+) -> tuple[list[Any], bool]:
+    """`streams`: as Spark has analysed them."""
     from connectors.pipeline.check import check
 
-    findings = check(config, context, resnapshot=resnapshot)
+    findings = check(config, context, streams, resnapshot=resnapshot)
     keys = _keys(config, context)
     findings += [finding for name in config.followers for finding in _store(config, keys, name)]
-    findings += notes(config, context.source)
+    findings += notes(config, context.source, streams)
     return findings, any(finding.fatal for finding in findings)
 
 
@@ -60,11 +63,7 @@ def _keys(config: Config, context: Any) -> dict[str, tuple[str, ...]]:
     """Follower -> the key columns of its documents, where they can be told."""
     roots = {name: root for name in config.followers if (root := config.table_of(name)) is not None}
     tables = context.source.tables(dict.fromkeys(roots.values(), ()))
-    streams = {
-        name: config.streams[follower.view].key
-        for name, follower in config.followers.items()
-        if follower.view in config.streams
-    }
+    streams = {name: config.streams[stream].key for name in config.followers if (stream := config.stream_of(name))}
     return {name: tables[root].key for name, root in roots.items() if root in tables} | streams
 
 
@@ -207,8 +206,8 @@ def check(file: File = SYNC, as_json: Json = False) -> None:
     """
     config = load(file)
     with reach(config) as context:
-        findings, _ = _findings(config, context)
         streams, wrong = _analysed(config, context)
+        findings, _ = _findings(config, context, streams)
         findings += wrong
         fatal = any(finding.fatal for finding in findings)
         _log_in_as_spark(config, context.kafka)
@@ -225,16 +224,17 @@ def check(file: File = SYNC, as_json: Json = False) -> None:
     raise typer.Exit(NO if fatal else YES)
 
 
-def _plan(config: Config, context: Any, *, store_secret: bool, resnapshot: bool) -> list[Any]:
+def _plan(config: Config, context: Any, *, store_secret: bool, resnapshot: bool) -> tuple[list[Any], dict[str, Any]]:
+    """What is to be done, and the streams as Spark has analysed them."""
     from connectors.pipeline.plan import make_plan
 
-    findings, _ = _findings(config, context, resnapshot=resnapshot)
     streams, refused = _analysed(config, context)
+    findings, _ = _findings(config, context, streams, resnapshot=resnapshot)
     findings += refused
     if wrong := [str(finding) for finding in findings if finding.fatal and not finding.planned]:
         raise ConfigError(*wrong, hint="put these right; `driftless check` looks at them again")
     secret = _secret(config, context.source.parameters.get("password"), store=store_secret)
-    return make_plan(config, context, secret, streams, resnapshot=resnapshot)
+    return make_plan(config, context, secret, streams, resnapshot=resnapshot), streams
 
 
 @app.command()
@@ -262,11 +262,11 @@ def plan(
 
     config = load(file)
     with reach(config) as context:
-        actions = _plan(config, context, store_secret=False, resnapshot=resnapshot)
+        actions, streams = _plan(config, context, store_secret=False, resnapshot=resnapshot)
         followed = {follower.view for follower in config.followers.values()} & config.views.keys()
         asked = config.views.keys() if whole or as_json else followed
-        found = {} if sql else samples(config, context.source, asked, values=values)
-        told = [] if sql or as_json else notes(config, context.source)
+        found = {} if sql else samples(config, context.source, asked, streams, values=values)
+        told = [] if sql or as_json else notes(config, context.source, streams)
     if sql:
         for action in actions:
             if action.sql is not None:
@@ -314,7 +314,7 @@ def apply(file: File = SYNC, as_json: Json = False, resnapshot: Resnapshot = Fal
 
     config = load(file)
     with reach(config, admin=True) as context:
-        actions = _plan(config, context, store_secret=True, resnapshot=resnapshot)
+        actions, _ = _plan(config, context, store_secret=True, resnapshot=resnapshot)
         if actions and context.control.exists():  # before the connector may be started again
             state = context.control.read()
             context.control.write(slot_reader_facts(context.source, names.slot(config.name), state, watched=False))

@@ -31,6 +31,7 @@ from jobs.follow.job_spec import make_job
 from jobs.log.history import DocumentHistory
 from jobs.spark.source import LogSource, kafka_options
 from jobs.streams.moment import stream_moment
+from jobs.streams.root_moment import stream_root_moment
 from sinks import config_model
 
 Again = Callable[[str, str], None]
@@ -54,11 +55,11 @@ class Subjects:
         state: State,
         spark: Any,
         again: Again,
-        mark: Callable[[], int],
+        source: Source,
         seconds: float,
     ) -> None:
-        """`mark`: writes a marker, and gives its place. `again`: has the rows of a table that fulfil a condition
-        written into its log once more. `seconds`: for which whoever builds a view may take to answer.
+        """`again`: has the rows of a table that fulfil a condition written into its log once more. `source`: the
+        database. `seconds`: for which whoever builds a view may take to answer.
         """
         self.groups: dict[tuple[object, ...], Group] = {}
         self.tables: dict[str, Subject] = {}
@@ -67,7 +68,7 @@ class Subjects:
         self._state = state
         self._spark = spark
         self._again = again
-        self._mark = mark
+        self._source = source
         self._seconds = seconds
         self._quarantine = QuarantineLog(control.kafka, config.name)
         logs = [log for table in state.by_prefix("epochs") if (log := registered_log(state, table)) is not None]
@@ -112,14 +113,14 @@ class Subjects:
         options = kafka_options(self._control.kafka, "verify")
         kafka = self._control.kafka
         source = LogSource(log.topic, options, tuple(parse), tuple(shape), DocumentRows(log), kafka)
-        moment = partial(stream_moment, self._spark, kafka, self._config.name, build, self._mark)
+        moment = partial(stream_moment, self._spark, kafka, self._config.name, build, self._source.mark)
         return Subject(
             build.stream,
             "stream-log",
             "",
             log,
             DocumentHistory(self._spark, source),
-            source=Source(moment, self._mark),
+            source=Source(moment, self._source.mark),
         )
 
     def _group(self, generation: Generation, log: TopicLog, history: DocumentHistory) -> Group:
@@ -143,7 +144,10 @@ class Subjects:
         if build is None:
             return Group(replace(subject, beside=self._beside, again=self._read_again(view)))
         for name, of_build in view.tables.items():
-            self._add_table(name, of_build, build)
+            if name != view.root.table or not view.stream:
+                self._add_table(name, of_build, build)
+        if view.stream:
+            subject = replace(subject, source=self._add_root(view, build))
         subject = replace(
             subject,
             skips=True,
@@ -177,6 +181,18 @@ class Subjects:
             again=self._read_again(view),
         )
         self.tables[name] = subject
+
+    def _add_root(self, view: View, build: Build) -> Source:
+        """The stream that is a view's root, as what the view is built from; what the view is compared with."""
+        computed = stream_build(self._state, view.stream, build.epochs[view.root.table])
+        if computed is None or computed.log is None:
+            raise SourceError(
+                f"the view {view.name} is of a build of {view.stream} that is not there any more",
+                hint="run the view until its newest build is live",
+            )
+        self.tables[view.root.table] = self._of_stream(computed)
+        moment = partial(stream_root_moment, self._source.moment, self._control.kafka, computed.log)
+        return Source(moment, self._source.mark)
 
     def _read_again(self, view: View) -> Callable[[Sequence[str]], None]:
         return lambda keys: self._again(view.root.table, with_keys(view, keys))

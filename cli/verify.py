@@ -202,7 +202,7 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
         reached = ending.enter_context(PositionWaiter(control, asked.timeout, say))
         connect = Connect(config.connect.url)
         again = Snapshots(config.name, source, control.kafka, connect, say).again
-        subjects = Subjects(config, control, state, spark, again, mark, asked.timeout)
+        subjects = Subjects(config, control, state, spark, again, taken, asked.timeout)
         for name in asked.names:
             if name not in standing:
                 subjects.add(name, wanted[name], live=asked.generation is None)

@@ -85,6 +85,11 @@ class Table:
         return join_name(self.schema, self.name)
 
     @property
+    def called(self) -> str:
+        """What to call it before an operator: what a stream computes has no schema."""
+        return self.full_name if self.schema else f"the stream {self.name}"
+
+    @property
     def needs_full_identity(self) -> bool:
         """Whether an UPDATE may leave out a value that did not change: only FULL keeps it in the log."""
         return any(column.toastable for column in self.columns)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from driftless.config.models import Config
 
 
-def notes(config: Config, source: Any) -> list[Any]:
-    """Findings of connectors/pipeline/check.py that stop nothing. Asks the source, and no store."""
+def notes(config: Config, source: Any, streams: Mapping[str, Any]) -> list[Any]:
+    """Findings of connectors/pipeline/check.py that stop nothing. Asks the source, and no store. `streams`: as Spark
+    has analysed them.
+    """
     import sinks
     from connectors.pipeline.check import Finding
     from connectors.pipeline.views import view_source
@@ -17,7 +20,8 @@ def notes(config: Config, source: Any) -> list[Any]:
     from driftless.views.sample import shape
 
     tables = {name: table for name, table in captured_tables(source, config).items() if table is not None}
-    facts, found = view_source(config, source, tables), []
+    computed = {name: stream.table for name, stream in streams.items()}
+    facts, found = view_source(config, source, tables, streams=computed), []
     for name, follower in config.followers.items():
         if follower.view not in config.views:
             continue

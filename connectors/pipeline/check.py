@@ -26,6 +26,7 @@ from connectors.postgres.rights import missing_rights
 from driftless import names
 from driftless.config.models import Config
 from driftless.facts.state import State
+from driftless.facts.streams import AnalysedStream
 from driftless.suggest import did_you_mean
 from driftless.table import Table
 from driftless.types import refusal
@@ -47,17 +48,25 @@ class Finding:
         return f"{'error' if self.fatal else 'note'}: {self.what}"
 
 
-def check(config: Config, context: PlanContext, *, resnapshot: bool = False) -> list[Finding]:
+def check(
+    config: Config,
+    context: PlanContext,
+    streams: Mapping[str, AnalysedStream] | None = None,
+    *,
+    resnapshot: bool = False,
+) -> list[Finding]:
     """What stands in the way, and what an operator should know. Changes nothing.
 
-    `resnapshot`: all tables are re-snapshotted, so the source may be another server, or have another history.
+    `streams`: as Spark has analysed them. `resnapshot`: all tables are re-snapshotted, so the source may be another
+    server, or have another history.
     """
     tables = captured_tables(context.source, config)
+    computed = {name: stream.table for name, stream in (streams or {}).items()}
     return [
         *_server(context.source),
         *_rights(config, context.source, tables),
         *_tables(config, context.source, tables),
-        *_views(config, context.source, tables, lambda: _gone(context, tables)),
+        *_views(config, context.source, tables, computed, lambda: _gone(context, tables)),
         *_events(config, context, tables),
         *_log(config, context, resnapshot=resnapshot),
     ]
@@ -125,17 +134,18 @@ def _views(
     config: Config,
     source: Postgres,
     tables: dict[str, Table | None],
+    streams: Mapping[str, Table] | None = None,
     gone: Callable[[], Mapping[tuple[str, str], str]] = dict,
 ) -> Iterator[Finding]:
     captured = {name: table for name, table in tables.items() if table is not None}
-    facts = view_source(config, source, captured, gone)
+    facts = view_source(config, source, captured, gone, streams)
     for name, view in config.views.items():
         tree, problems = resolve(name, view, facts)
         for at, what in problems:
             yield Finding(config.at(at, what))
         if tree is not None and tree.sorts_text and (encoding := source.encoding()) != "UTF8":
             yield Finding(config.at(("views", name), f"lists are in the order of UTF8; this database has {encoding}"))
-        table = captured.get(view.root)
+        table = facts.tables.get(view.root_table)
         if table is not None and view.where is not None:
             yield from _where(config, name, parse(view.where), table, source, gone)
 
@@ -149,7 +159,8 @@ def _where(
     gone: Callable[[], Mapping[tuple[str, str], str]],
 ) -> Iterator[Finding]:
     at = ("views", name, "where")
-    excluded = config.source.tables[table.full_name].exclude
+    captured = config.source.tables.get(table.full_name)
+    excluded = captured.exclude if captured else ()
     enums = [column.name for column in table.columns if column.kind == "e" and column.name in where.columns]
     labels = {column: source.labels(table.full_name, column) for column in enums}
     refusals = where.refusals(table, excluded=excluded, labels=labels)

@@ -56,8 +56,8 @@ def make_plan(
     state = context.control.read() if context.control.topic in existing else State({})
     renewal = plan_renewal(config, context, state, resnapshot=resnapshot)
     capture = plan_capture(config, context, tables, state, renewed=bool(renewal))
-    building, builds = plan_builds(config, context, tables, state, capture.epochs, renewed=bool(renewal))
     computing, computed = plan_streams(config, context, tables, state, streams or {}, capture.epochs)
+    building, builds = plan_builds(config, context, tables, state, capture.epochs, computed, renewed=bool(renewal))
     before, after = plan_token(config.name, context, state)
     return [
         *_rights(config, context, tables),
@@ -67,7 +67,8 @@ def make_plan(
         *capture.facts,
         *renewal,
         *_connector(config, context, secret, tables, renewed=bool(renewal)),
-        # Followers wait for the epoch that a snapshot begins: so that whatever is interrupted, both come about.
+        # Followers wait for the epoch that a snapshot begins, and views for a stream: so that whatever is interrupted,
+        # both come about.
         *building,
         *computing,
         *_followers(config, context, state, _logs(config, tables, capture.epochs, builds, computed)),
@@ -261,7 +262,7 @@ def _logs(
     """View or stream -> what its documents are made of, and the log that followers of it are to read."""
     found: dict[str, tuple[Table, FollowedLog]] = {}
     for name, view in config.views.items():
-        table = tables.get(view.root)
+        table = computed[view.stream].table if view.stream in computed else tables.get(view.root)
         if view.joined and table is not None and name in builds:
             found[name] = table, builds[name].followed
         elif not view.joined and table is not None:

@@ -12,6 +12,7 @@ from connectors.postgres.relations import Relation
 from driftless import exact
 from driftless.config.models import Config
 from driftless.errors import SourceError, SourceUnavailable
+from driftless.facts.streams import AnalysedStream
 from driftless.views.resolve import resolve
 from driftless.views.sample import bare, lacking, select_one, shape, shown
 from driftless.views.tree import View
@@ -35,15 +36,22 @@ class Sample:
 
 
 def samples(
-    config: Config, source: Postgres, views: Collection[str], *, values: bool, seconds: float = SECONDS
+    config: Config,
+    source: Postgres,
+    views: Collection[str],
+    streams: Mapping[str, AnalysedStream] | None = None,
+    *,
+    values: bool,
+    seconds: float = SECONDS,
 ) -> dict[str, Sample]:
-    """View -> a sample, of those that are named.
+    """View -> a sample, of those that are named. `streams`: as Spark has analysed them.
 
     Without `values` none leaves the database: only whether there are rows is asked. A view that cannot be read, or not
     in that time, is no error.
     """
     tables = {name: table for name, table in captured_tables(source, config).items() if table is not None}
-    facts, relations = view_source(config, source, tables), source.relations()
+    computed = {name: stream.table for name, stream in (streams or {}).items()}
+    facts, relations = view_source(config, source, tables, streams=computed), source.relations()
     trees = {name: resolve(name, view, facts)[0] for name, view in config.views.items() if name in views}
     return {
         name: _sample(view, source, relations, values=values, seconds=seconds)
@@ -54,6 +62,8 @@ def samples(
 
 def _sample(view: View, source: Postgres, relations: Mapping[str, Relation], *, values: bool, seconds: float) -> Sample:
     by_type = shape(view)
+    if view.stream:
+        return Sample(by_type, f"no sample: it is of what the stream {view.stream} computes")
     if closed := [name for name in view.tables if not _readable(view, relations[name])]:
         return Sample(by_type, f"no sample: the role may not read {', '.join(closed)} yet")
     try:

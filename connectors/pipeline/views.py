@@ -13,6 +13,7 @@ from driftless.errors import CORRECT_THE_FILE, ConfigError
 from driftless.facts.builds import Build, builds, newest_build, progress_key
 from driftless.facts.epochs import another_topic
 from driftless.facts.state import State, history
+from driftless.facts.streams import KEEP_DELETES_MS, StreamBuild
 from driftless.table import Table
 from driftless.views.resolve import CapturedTables, resolve
 
@@ -22,17 +23,22 @@ def view_source(
     source: Postgres,
     tables: Mapping[str, Table],
     gone: Callable[[], Mapping[tuple[str, str], str]] = dict,
+    streams: Mapping[str, Table] | None = None,
 ) -> CapturedTables:
-    """What a declaration of a view is resolved against. `gone`: what is said of columns that there were before."""
+    """What a declaration of a view is resolved against. `gone`: what is said of columns that there were before.
+    `streams`: what each computes, as a table.
+    """
     excluded = {name: table.exclude for name, table in config.source.tables.items()}
+    computed = {table.full_name: table for table in (streams or {}).values()}
     known: dict[str, list[tuple[str, ...]]] = {}
 
     def unique_keys(table: str) -> list[tuple[str, ...]]:
         if not known:
             known.update(source.all_unique_keys())
+            known.update({name: [table.key] for name, table in computed.items()})
         return known.get(table, [])
 
-    return CapturedTables(dict(tables), unique_keys, excluded, gone)
+    return CapturedTables({**tables, **computed}, unique_keys, excluded, gone)
 
 
 def plan_builds(
@@ -41,12 +47,17 @@ def plan_builds(
     tables: dict[str, Table],
     state: State,
     epochs: dict[str, int],
+    computed: Mapping[str, StreamBuild],
     *,
     renewed: bool,
 ) -> tuple[list[Action], dict[str, Build]]:
-    """What is to be begun, and for each view of several tables the build that its followers are to read."""
+    """What is to be begun, and for each view of several tables, or of a stream, the build that its followers are to
+    read. `computed`: of each stream, the build that is to be read.
+    """
     actions, found = [], dict[str, Build]()
-    source = view_source(config, context.source, tables)
+    streams = {name: build.table for name, build in computed.items()}
+    source = view_source(config, context.source, tables, streams=streams)
+    epochs = epochs | {build.table.full_name: build.number for build in computed.values()}
     for name, view in config.views.items():
         if not view.joined:
             continue
@@ -56,13 +67,14 @@ def plan_builds(
         if tree is None:
             continue  # a table of it is not there, which `check` says
         before = newest_build(state, name)
-        captured = [config.source.tables[table] for table in tree.tables]
+        kept = [milliseconds(config.source.tables[table].retention) for table in tree.tables if table in tables]
+        own = computed[tree.stream].partitions if tree.stream else config.source.tables[tree.root.table].partitions
         wanted = Build(
             1 if before is None else before.number + 1,
             tree,
             {table: epochs[table] for table in tree.tables},
-            config.source.tables[tree.root.table].partitions or config.kafka.partitions,
-            max(milliseconds(table.retention) for table in captured),
+            own or config.kafka.partitions,
+            max([*kept, *([KEEP_DELETES_MS] if tree.stream else [])]),
             history=history(state) + renewed,
         )
         another = another_topic(context.kafka, before.log) if before is not None and before.log is not None else ""
@@ -70,7 +82,7 @@ def plan_builds(
             found[name] = before
             continue
         found[name] = wanted
-        detail = f"build {wanted.number}, of {', '.join(tree.tables)}"
+        detail = f"build {wanted.number}, of {', '.join(name.removeprefix('.') for name in tree.tables)}"
         if before is not None:
             detail += f", since its topic {another}" if another else ", next to the one that is there"
         actions.append(

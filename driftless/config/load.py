@@ -101,7 +101,7 @@ class _Check:
         views = self._section("views")
         if views:
             self._data["views"] = {
-                name: with_tables(("views", name), view, self._qualified) for name, view in views.items()
+                name: with_tables(("views", name), view, self._root_or_table) for name, view in views.items()
             }
         events = self._section("events")
         if events:
@@ -109,6 +109,10 @@ class _Check:
                 name: with_tables(("events", name), each, self._qualified, CAPTURED, LOOKUPS)
                 for name, each in events.items()
             }
+
+    def _root_or_table(self, at: Location, name: str) -> str:
+        """A stream may be the root of a view, by its own name: a table of that name is told by its schema."""
+        return name if at[-1] == "root" and name in self._section("streams") else self._qualified(at, name)
 
     def _qualified(self, at: Location, name: str) -> str:
         try:
@@ -167,10 +171,13 @@ class _Check:
         """Tables that a view or a relation names and that are not captured, or not with what it shows."""
         for field in TABLES:
             table = part.get(field)
-            if not isinstance(table, str) or is_unknown(table):
+            if not isinstance(table, str) or is_unknown(table) or (field == "root" and "." not in table):
                 continue
             if table not in tables:
-                yield self._say((*at, field), f"{table} is not under source.tables{did_you_mean(table, tables)}")
+                known = did_you_mean(table, tables)
+                if field == "root" and (near := did_you_mean(table.rpartition(".")[2], self._section("streams"))):
+                    known = near.replace("did you mean", "did you mean the stream")
+                yield self._say((*at, field), f"{table} is not under source.tables{known}")
             elif field != "through":
                 yield from self._excluded(at, table, part.get("columns"))
 

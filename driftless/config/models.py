@@ -259,9 +259,14 @@ class Config(Model):
     _places: ConfigPlaces | None = PrivateAttr(default=None)
 
     def table_of(self, follower: str) -> str | None:
-        """The root table, as schema.table, of a follower's view; None where it follows a stream."""
+        """The root table, as schema.table, of a follower's view; None where it follows a stream, or a view of one."""
         view = self.views.get(self.followers[follower].view)
-        return None if view is None else view.root
+        return None if view is None or view.stream else view.root
+
+    def stream_of(self, follower: str) -> str | None:
+        """The stream that a follower follows, or whose documents are the root of its view."""
+        name = self.followers[follower].view
+        return name if name in self.streams else self.views[name].stream or None
 
     def at(self, location: tuple[int | str, ...], what: str) -> str:
         """`sync.yaml:14: views.order.where: what`: a message about this place of the file it was read from."""

@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from driftless.config.base import Model
+from driftless.table import join_name
 
 
 def _shape(columns: object) -> str:
@@ -170,7 +171,10 @@ class ManyConfig(_Shown):
 class ViewConfig(_Shown):
     """What a document is: one for each row of `root`."""
 
-    root: str = Field(description="The table that gives one document a row.", examples=["public.products"])
+    root: str = Field(
+        description="The table that gives one document a row; or a stream, then it is one for each of its documents.",
+        examples=["public.products", "page_minute"],
+    )
     columns: Columns | None = Field(
         default=None,
         description="Columns to show: a list, or a mapping {name in the document: column}. All if left out.",
@@ -207,9 +211,21 @@ class ViewConfig(_Shown):
     )
 
     @property
+    def stream(self) -> str:
+        """The stream whose documents are its root; empty where that is a table, whose name has a schema."""
+        return "" if "." in self.root else self.root
+
+    @property
+    def root_table(self) -> str:
+        """The full name of its root among tables: that of a stream has no schema before the point."""
+        return join_name("", self.root) if self.stream else self.root
+
+    @property
     def joined(self) -> bool:
-        """Whether its documents are built into a log of their own: it takes several tables, or whole transactions."""
-        return bool(self.one or self.many or self.atomic)
+        """Whether its documents are built into a log of their own: it takes several tables, whole transactions, or what
+        a stream has computed.
+        """
+        return bool(self.one or self.many or self.atomic or self.stream)
 
 
 Relation = OneConfig | ManyConfig

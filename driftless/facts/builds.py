@@ -9,8 +9,9 @@ from typing import Any, ClassVar, cast
 from driftless import names
 from driftless.config.models import Config
 from driftless.errors import SourceError
-from driftless.facts.epochs import LogName, TopicLog, first_epoch
+from driftless.facts.epochs import FollowedTable, LogName, TopicLog, first_epoch
 from driftless.facts.state import State
+from driftless.facts.streams import FollowedStream
 from driftless.kafka.client import Kafka
 from driftless.kafka.log_writer import create_log
 from driftless.views.tree import View
@@ -18,7 +19,8 @@ from driftless.views.tree import View
 
 @dataclass(frozen=True)
 class Build:
-    """`epochs`: of its tables' logs, by table, at whose floors it begins. `why` it was begun.
+    """`epochs`: of its tables' logs, by table, at whose floors it begins; of a stream that is its root the build. `why`
+    it was begun.
 
     `log`: its own topic; None before that is made. `history`: how often all tables had been re-snapshotted by then.
     """
@@ -35,6 +37,17 @@ class Build:
     def same_definition(self, wanted: Build) -> bool:
         """Whether it holds what another would."""
         return (self.view.fingerprint, self.epochs) == (wanted.view.fingerprint, wanted.epochs)
+
+    @property
+    def sources(self) -> dict[str, FollowedTable | FollowedStream]:
+        """The logs that it is made of, by the names of tables."""
+        root = self.view.root.table if self.view.stream else None
+        return {
+            name: FollowedStream(self.view.stream, self.epochs[name])
+            if name == root
+            else FollowedTable(name, self.epochs[name])
+            for name in self.view.tables
+        }
 
     @property
     def followed(self) -> FollowedView:
@@ -81,6 +94,11 @@ class Build:
 
 def _key(view: str, number: int) -> str:
     return f"view/{view}/{number}"
+
+
+def begun_at(fact: Mapping[str, Any], table: str) -> int:
+    """At which place of a table's log a build begins, by its fact; 0 where it is not made of that table."""
+    return int(fact["epochs"].get(table, 0))
 
 
 def build_of(state: State, view: str, number: int) -> Build | None:

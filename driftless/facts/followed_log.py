@@ -16,7 +16,8 @@ class FollowedLog(Protocol):
 
     It names the log alone and is cheap to make. All else stands in the control topic, and is looked up there: several
     times a second, so no method makes whole tables of a fact where it need not. The kinds: `FollowedTable`
-    (driftless/facts/epochs.py), and `FollowedView` (driftless/facts/builds.py).
+    (driftless/facts/epochs.py), `FollowedView` (driftless/facts/builds.py), and `FollowedStream`
+    (driftless/facts/streams.py).
     """
 
     ours: ClassVar[bool]

@@ -32,9 +32,9 @@ def followed_table(config: Config, follower: str, state: State) -> Table | None:
     """What a follower's documents are made of, as it is registered: its view's root, or the columns of its stream. None
     where that was not applied yet.
     """
-    root = config.table_of(follower)
-    if root is None:
-        build = newest_stream_build(state, config.followers[follower].view)
+    root, stream = config.table_of(follower), config.stream_of(follower)
+    if stream is not None:
+        build = newest_stream_build(state, stream)
         return None if build is None else build.table
     fact = state.get(f"table/{root}")
     return None if fact is None else Table.from_json(fact)

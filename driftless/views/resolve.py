@@ -62,7 +62,7 @@ class _Resolved:
         self.problems: list[Problem] = []
 
     def root(self, view: ViewConfig) -> Node | None:
-        table = self._table(view.root)
+        table = self._table(view.root_table)
         if table is None:
             return None
         fields = self._fields(view, table, self._at)
@@ -95,7 +95,7 @@ class _Resolved:
         for kind, name, relation in relations(above):
             place = (*at, kind, name)
             if above.columns is None and name in fields:
-                self._say(place, f"{table.full_name} has a column of this name: list `columns`, or call one otherwise")
+                self._say(place, f"{table.called} has a column of this name: list `columns`, or call one otherwise")
             below = self._table(relation.table)
             if below is not None:
                 nodes.append(self._relation(kind, name, relation, table, below, place))
@@ -138,7 +138,7 @@ class _Resolved:
             else:
                 known = self._source.gone().get((table.full_name, name))
                 known = known or did_you_mean(name, [other.name for other in table.columns])
-                self._say(at, f"{table.full_name} has no column {name}{known}")
+                self._say(at, f"{table.called} has no column {name}{known}")
         elif (reason := refusal(column)) is not None:
             self._say(at, f"{name} {reason}")
             return None
@@ -157,7 +157,7 @@ class _Resolved:
         unique = list(self._source.unique(table.full_name))
         if key and not any(sorted(key) == sorted(other) for other in unique):
             known = ", ".join(f"({', '.join(other)})" for other in unique)
-            what = f"({', '.join(key)}) is no unique key of {table.full_name}, which has {known}"
+            what = f"({', '.join(key)}) is no unique key of {table.called}, which has {known}"
             self._say((*at, "references"), what)
             return ()
         return key
@@ -168,7 +168,7 @@ class _Resolved:
             return
         if len(held) != len(key):
             listed, count = ", ".join(key), f"{len(held)} column{'s' if len(held) > 1 else ''}"
-            self._say(at, f"the key of {of.full_name} is ({listed}): this names {count}, not {len(key)}")
+            self._say(at, f"the key of {of.called} is ({listed}): this names {count}, not {len(key)}")
             return
         for name, other in zip(held, key, strict=True):
             left, right = holder.column(name), of.column(other)
@@ -193,7 +193,7 @@ class _Resolved:
         for name in table.key:
             column = table.column(name)
             if column is not None and last_order(column) is None:
-                self._say(at, f"{table.full_name} is keyed by {_called(column)}, by which no list can be put in order")
+                self._say(at, f"{table.called} is keyed by {_called(column)}, by which no list can be put in order")
         return (*sorts, *(Sort(name) for name in table.key if name not in given))
 
 

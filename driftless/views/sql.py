@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterable, Iterator
 from itertools import count
 
-from driftless.table import Column, quoted, quoted_column
+from driftless.table import Column, Table, quoted, quoted_column
 from driftless.types import rule_of, sql_of
 from driftless.views.compare import order
 from driftless.views.tree import Join, Node, Sort, View
@@ -33,8 +33,14 @@ _DOUBTFUL = r"\\u(0000|[dD][89a-fA-F])|[eE][+-]?[0-9]{3}|[0-9]{255}"
 """What `json` holds, and `jsonb` may not: a character 0, half of a pair, a number beyond all bounds."""
 
 
+STREAM_ROWS = "/*the documents of the stream*/"
+"""Stands in a statement for a text of JSON, `[{"key": ..., "document": ...}, ...]`, where a stream is the root."""
+_KEY, _DOCUMENT = '"its key"', '"its document"'
+
+
 def select(view: View, *, careful: bool = False) -> str:
-    """`key` (the text of the root's key), `document` (jsonb); every row of the root that `where` admits.
+    """`key` (the text of the root's key), `document` (jsonb); every row of the root that `where` admits. Where a stream
+    is the root, its documents are to be put in the place of STREAM_ROWS.
 
     A value of type `json` that `jsonb` cannot hold ends the statement. `careful`: what might be such a one is given as
     an object instead, with the value's text under the name DOUBT, its `type`, and the `table`, `column` and `key` of
@@ -42,11 +48,20 @@ def select(view: View, *, careful: bool = False) -> str:
     """
     compiled = Compiled(view, careful=careful)
     table = view.root.table
-    rows = f"{quoted(table)} r"
+    source = _stream_rows(view.tables[table]) if view.stream else quoted(table)
+    rows = f"{source} r"
     if view.where is not None:
-        rows = f"(SELECT * FROM {quoted(table)} WHERE {parse(view.where).sql(view.tables[table], POSTGRES)}) r"
+        rows = f"(SELECT * FROM {source} r WHERE {parse(view.where).sql(view.tables[table], POSTGRES)}) r"
     rows, document = compiled.rows(view.root, rows, "r")
     return f"SELECT {compiled.key('r')} AS key, {document} AS document FROM {rows}"
+
+
+def _stream_rows(table: Table) -> str:
+    """The documents of a stream as rows: of each its key, itself, and its members as values of the columns' types."""
+    types = ", ".join(f"{quoted_column(column.name)} {column.type}" for column in table.columns)
+    given = f"jsonb_to_recordset({STREAM_ROWS}::jsonb) AS given(key text, document jsonb)"
+    columns = f"given.key AS {_KEY}, given.document AS {_DOCUMENT}, member.*"
+    return f"(SELECT {columns} FROM {given}, LATERAL jsonb_to_record(given.document) AS member({types}))"
 
 
 def with_keys(view: View, keys: Iterable[str]) -> str:
@@ -67,7 +82,9 @@ class Compiled:
         return self._key(self.view.root.table, alias)
 
     def _key(self, name: str, alias: str) -> str:
-        """The text of a row's key, of any table."""
+        """The text of a row's key, of any table, or of a stream's document."""
+        if not self.view.tables[name].schema:
+            return f"{alias}.{_KEY}"
         columns = [self.view.column(name, key) for key in self.view.tables[name].key]
         values = [sql_of(column, f"{alias}.{quoted_column(column.name)}") for column in columns]
         if len(values) == 1:
@@ -91,6 +108,8 @@ class Compiled:
 
     def _value(self, table: str, column: Column, alias: str) -> str:
         value = f"{alias}.{quoted_column(column.name)}"
+        if not self.view.tables[table].schema:
+            return f"({alias}.{_DOCUMENT} -> {text_literal(column.name)})"
         shown = sql_of(column, value)
         if not self._careful or not _holds_json(column):
             return shown

@@ -98,6 +98,12 @@ class View:
     where: str | None = None
     shards: int = 1
 
+    @property
+    def stream(self) -> str:
+        """The stream whose documents are its root; empty where that is a table of the source."""
+        root = self.tables[self.root.table]
+        return "" if root.schema else root.name
+
     def nodes(self) -> Iterator[tuple[Node, Node | None]]:
         """(node, the one above it), each after the one above."""
         waiting: list[tuple[Node, Node | None]] = [(self.root, None)]

@@ -132,7 +132,7 @@ def _literals(test: Test) -> tuple[Literal, ...]:
 def _column(table: Table, name: Name) -> Column:
     column = table.column(name.text)
     if column is None:
-        raise ValueError(f"{table.full_name} has no column {name.text}")
+        raise ValueError(f"{table.called} has no column {name.text}")
     return column
 
 
@@ -145,12 +145,12 @@ def _missing(name: str, table: Table, excluded: Sequence[str], gone: Mapping[tup
     if name in excluded:
         return f"{name} is excluded under source.tables, so the log does not have it"
     if (table.full_name, name) in gone:
-        return f"{table.full_name} has no column {name}{gone[table.full_name, name]}"
+        return f"{table.called} has no column {name}{gone[table.full_name, name]}"
     known = [other.name for other in table.columns]
     folded = [other for other in known if other.lower() == name.lower()]
     if folded:
-        return f'{table.full_name} has no column {name}; did you mean `"{folded[0]}"`, in quotes?'
-    return f"{table.full_name} has no column {name}{did_you_mean(name, known)}"
+        return f'{table.called} has no column {name}; did you mean `"{folded[0]}"`, in quotes?'
+    return f"{table.called} has no column {name}{did_you_mean(name, known)}"
 
 
 def _misfits(test: Test, table: Table) -> Iterator[tuple[int, str]]:

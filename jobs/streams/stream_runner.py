@@ -10,9 +10,11 @@ from pathlib import Path
 
 from driftless import names
 from driftless.errors import ConfigError, SourceError
+from driftless.facts.builds import begun_at
 from driftless.facts.generation import generations
 from driftless.facts.state import Fact, State
 from driftless.facts.streams import StreamBuild, stream_builds, stream_progress_key
+from driftless.table import join_name
 from jobs.spark.session import submitted
 from jobs.streams.progress import StreamProgress
 from jobs.streams.worker import StreamWorker
@@ -40,6 +42,8 @@ class StreamRunner(LeasedWorkers[_RunningStream]):
         super().__init__(shared, names.stream_lease(stream), keeper)
         self.stream = stream
         self._readers = {name for name, f in shared.config.followers.items() if f.view == stream}
+        self._views = [name for name, view in shared.config.views.items() if view.stream == stream]
+        """Those of which its documents are the root."""
         self._facts: dict[str, Fact] = {}
         self._known: dict[int, StreamBuild] = {}
 
@@ -67,6 +71,8 @@ class StreamRunner(LeasedWorkers[_RunningStream]):
         kind, _, name = key.partition("/")
         if kind == "stream":
             return name.startswith(f"{self.stream}/")
+        if kind == "view":
+            return name.partition("/")[0] in self._views
         return kind == "generation" and name.partition("/")[0] in self._readers
 
     def _turn(self, state: State) -> Facts:
@@ -96,10 +102,12 @@ class StreamRunner(LeasedWorkers[_RunningStream]):
         shutil.rmtree(self._folder(number), ignore_errors=True)
 
     def _drop_what_nobody_reads(self, state: State) -> Facts:
-        """Older builds, once no follower has a generation of them."""
+        """Older builds, once no follower has a generation of them, and no view a build."""
         if len(self._known) < 2:
             return {}
         read = {g.stream for name in self._readers for g in generations(state, name).values()}
+        builds = (fact.value for name in self._views for fact in state.by_prefix(f"view/{name}").values())
+        read |= {begun_at(build, join_name("", self.stream)) for build in builds}
         facts: Facts = {}
         for n in [n for n in self._known if n != max(self._known) and n not in read]:
             self.confirm_lease()

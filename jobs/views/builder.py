@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from driftless.errors import SourceUnavailable, SyncError
 from driftless.facts.builds import Build
+from driftless.marker import Marker
 from jobs.brokers.identity_check import LogIdentityCheck
 from jobs.log.frontier import Frontier
 from jobs.spark.session import name_jobs
+from jobs.supervise.frontier_feed import FrontierFeed
 from jobs.supervise.leased import Shared, report_failure
 from jobs.views.cuts import Cut, CutReader, cut_text, marker_of
 from jobs.views.oversized import Oversized
@@ -21,7 +24,7 @@ from jobs.views.progress import BuildProgress
 from jobs.views.publish import Publisher
 from jobs.views.reader import Reader, TableLog
 from jobs.views.requests import MaintenanceRequests
-from jobs.views.store.contract import RowsLost
+from jobs.views.store.contract import Partition, RowsLost
 from jobs.views.store.sqlite import SqliteRows
 
 _log = logging.getLogger(__name__)
@@ -77,6 +80,7 @@ class Builder:
         self.oversized = Oversized(shared.quarantine, build, shard, Oversized.limit(shared.kafka.settings()))
         self._own = build.log
         self._logs = logs
+        self._of_tables = [t.log for t in logs if not build.sources[t.table].ours]
         self._ids = {t.log.topic: t.log.topic_id for t in logs}
         self._shared = shared
         self._kafka = shared.kafka
@@ -90,6 +94,9 @@ class Builder:
         self._whole = False
         self._clean = False
         self._held = False
+        self._computed: FrontierFeed | None = None
+        """Of the stream that is the view's root: up to where it has published everything."""
+        self._computed_lsn = 0
         self._claimed = 0
         self._told = -1
         """How many documents had been published when a position was told last."""
@@ -143,7 +150,7 @@ class Builder:
         """One life of the row store and the producer, to be begun again after whatever may pass."""
         self._identity.invalidate()
         self._identity.check()
-        cuts = CutReader(self._kafka, self._pipeline, {t.log.topic: t.log.partitions for t in self._logs})
+        cuts = self._cuts()
         self._confirm()  # opening a producer fences whoever has one
         publisher = Publisher(self._kafka, self._pipeline, self.build, self._shard)
         self.oversized.load()
@@ -170,6 +177,15 @@ class Builder:
             reader.close()
             cuts.close()
             store.close()
+
+    def _cuts(self) -> CutReader:
+        streams: dict[str, int] = {}
+        for t in self._logs:
+            followed = self.build.sources[t.table]
+            if followed.ours:
+                streams[t.log.topic] = t.log.partitions
+                self._computed, self._computed_lsn = FrontierFeed(followed, t.log, self._shared.frontiers), 0
+        return CutReader(self._kafka, self._pipeline, {log.topic: log.partitions for log in self._of_tables}, streams)
 
     def _open(self, publisher: Publisher) -> SqliteRows:
         """The row store; a new one, filled from the log again, where it is lost."""
@@ -204,7 +220,9 @@ class Builder:
 
     def _step(self, store: SqliteRows, reader: Reader, cuts: CutReader, publisher: Publisher) -> None:
         if self._cut is None:
-            self._cut = cuts.next(self._patience())
+            if self._computed is not None:
+                self._computed.hear(self._shared.feed.state)
+            self._cut = cuts.next(self._patience(), again=self._waits_for_stream)
             if self._cut is not None:
                 self._cut_at = time.monotonic()
         if self._cut is not None:
@@ -222,7 +240,12 @@ class Builder:
         """How long to wait for a cut; one that comes ends the wait."""
         if self._whole and not self._clean:
             return HELD_SECONDS if self._held else 0.0
-        return IDLE_SECONDS if self._whole and not self._claims else WAIT_SECONDS
+        return IDLE_SECONDS if self._whole and not self._claims and not self._waits_for_stream else WAIT_SECONDS
+
+    @property
+    def _waits_for_stream(self) -> bool:
+        """Whether the stream has claimed a position that no cut has come to yet."""
+        return self._computed is not None and not self._computed.pending.none
 
     def _advance(self, store: SqliteRows, reader: Reader, cut: Cut) -> None:
         """Take in what lies before a cut, a slice at a time; between two slices the rows are of no one moment."""
@@ -238,7 +261,8 @@ class Builder:
         kept = {(self._ids[topic], p): position for (topic, p), position in part.reached.items()}
         kept |= {(self._ids[topic], _LEADER - p): leader for (topic, p), leader in self._identity.leaders.items()}
         kept[log.topic_id, -1] = 0  # of whose documents it knows what is published
-        store.apply(part.changes, kept, cut_text(cut.marker) if part.whole else None, now=int(time.time()))
+        text = cut_text(self._claimable(cut.marker, part.reached)) if part.whole else None
+        store.apply(part.changes, kept, text, now=int(time.time()))
         progress.positions = part.reached
         if any(len(rows) for _, rows in part.changes):
             self._clean = self._held = False
@@ -249,6 +273,15 @@ class Builder:
             if progress.last_error:
                 progress.last_error = ""
                 _log.warning("%s: resumed", self.group)
+
+    def _claimable(self, marker: Marker, reached: Mapping[Partition, int]) -> Marker:
+        """The position of which the rows hold everything: not beyond what the stream has computed."""
+        if self._computed is None:
+            return marker
+        pending = self._computed.pending
+        found = pending.reached({p: position for (topic, p), position in reached.items() if topic == pending.topic})
+        self._computed_lsn = self._computed_lsn if found is None else found.lsn
+        return replace(marker, lsn=min(marker.lsn, self._computed_lsn))
 
     def _publish(self, store: SqliteRows, publisher: Publisher) -> None:
         """Some documents; what is dirty beyond them waits for the next step, so that new changes come in between."""
@@ -306,16 +339,16 @@ class Builder:
 
     def _truncated(self) -> bool:
         frontiers = self._shared.frontiers
-        return any(frontiers.truncation(t.log) is not None or frontiers.is_resnapshotted(t.log) for t in self._logs)
+        return any(frontiers.truncation(log) is not None or frontiers.is_resnapshotted(log) for log in self._of_tables)
 
     def _heed_what_waits(self, now: float) -> None:
         """Tell of rows whose transaction does not end."""
         if now - self._cut_at < END_SECONDS:
             return
         self._cut_at = now
-        found = self._kafka.written_ends({t.log.topic: t.log.partitions for t in self._logs})
+        found = self._kafka.written_ends({log.topic: log.partitions for log in self._of_tables})
         for (topic, partition), position in self.progress.positions.items():
-            if found[topic][partition] > position:
+            if topic in found and found[topic][partition] > position:
                 self.progress.last_error = (
                     f"{topic}/{partition} has rows of a transaction whose end has not come for {END_SECONDS:.0f} s: "
                     "it is a long one, or the connector has stopped; see `driftless check`"

@@ -42,19 +42,30 @@ def marker_of(text: str) -> Marker:
 
 
 class CutReader:
-    """The newest cut of a pipeline over some of its topics. Not to be shared between threads."""
+    """The newest cut of a pipeline over some of its topics. Not to be shared between threads.
 
-    def __init__(self, kafka: Kafka, pipeline: str, topics: Mapping[str, int]) -> None:
+    What a stream has computed is of no transaction of the source: whatever is committed of it belongs to the next cut.
+    """
+
+    def __init__(
+        self, kafka: Kafka, pipeline: str, topics: Mapping[str, int], streams: Mapping[str, int] | None = None
+    ) -> None:
+        """`topics`: of tables, with how many partitions; `streams`: of streams."""
         self._kafka = kafka
         self._topics = topics
+        self._streams = streams or {}
+        self._last: Marker | None = None
+        self._computed: Mapping[str, Offsets] = {}
         self._topic = names.transaction_topic(pipeline)
         self._consumer = kafka.consumer(**TAIL)
         first = kafka.beginnings(self._topic, 1)[0]
         begin = max(first, kafka.committed_ends(self._topic, 1)[0] - _BACK)
         self._consumer.assign([TopicPartition(self._topic, 0, begin)])
 
-    def next(self, seconds: float) -> Cut | None:
-        """The newest cut, where there is one that was not given before; waits so long for the first."""
+    def next(self, seconds: float, *, again: bool = False) -> Cut | None:
+        """The newest cut, where there is one that was not given before; waits so long for the first. `again`: also with
+        nothing new.
+        """
         newest: Marker | None = None
         first = self._consumer.poll(seconds)
         messages = [] if first is None else [first]
@@ -66,11 +77,14 @@ class CutReader:
                 elif not error.retriable():
                     raise unreadable(self._topic, error)
             messages = self._consumer.consume(1_000, 0)
-        if newest is None:
+        computed = self._kafka.all_committed_ends(self._streams) if self._streams else {}
+        if newest is None and (self._last is None or (computed == self._computed and not again)):
             return None
+        self._last, self._computed = newest or self._last, computed
+        assert self._last is not None
         # Asked for after it was read, and without regard to Kafka's own transactions: the commit of the one that
         # brought the end may not have reached the other partitions yet.
-        return Cut(newest, self._kafka.written_ends(self._topics))
+        return Cut(self._last, {**self._kafka.written_ends(self._topics), **computed})
 
     def close(self) -> None:
         self._consumer.close()

@@ -25,6 +25,7 @@ from jobs.spark.session import name_jobs
 from jobs.spark.source import DRIVER_OFFSETS, LogSource
 from jobs.threads.prefetch import Prefetch
 from jobs.views.cuts import Cut
+from jobs.views.member_rows import member_rows, placed_documents_sql
 from jobs.views.store.contract import Partition, Row
 
 SLICE_OFFSETS = 100_000
@@ -44,7 +45,7 @@ class TableLog:
     """A table's log as a view reads it: from which epoch, and how its records become rows.
 
     `source`: rows, by Spark's expressions. `plain`: see RowsSql. `decoded`: the same rows by Arrow, where it knows the
-    types of all columns.
+    types of all columns. `members`: of documents of a stream, those that are columns.
     """
 
     table: str
@@ -52,6 +53,7 @@ class TableLog:
     source: LogSource
     plain: frozenset[int]
     decoded: PlainRows | None
+    members: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -70,6 +72,12 @@ class TableLog:
         rows = rows_sql(table, log, unavailable=unavailable, since=since)
         source = LogSource(log.topic, options, rows.parse, rows.shape, kafka=kafka)
         return cls(table.full_name, log, source, rows.plain, plain_rows(table, log, unavailable, since))
+
+    @classmethod
+    def of_stream(cls, table: Table, log: TopicLog, options: Mapping[str, str], kafka: Kafka | None = None) -> TableLog:
+        """The log of a stream: its documents as rows, with the columns of the table."""
+        source = LogSource(log.topic, options, *placed_documents_sql(log), kafka=kafka)
+        return cls(table.full_name, log, source, frozenset(), None, tuple(column.name for column in table.columns))
 
 
 class Rows:
@@ -166,6 +174,8 @@ class Reader:
             reached, table = self._read(t, begin, end, room)
         except SPARK_ERRORS as exc:
             raise first_unread(self._spark, t.source, begin, end, exc) from exc
+        if t.members:
+            table = member_rows(t.log.topic, table, t.members)
         partitions, offsets, prev_commit_lsns = (table[name].to_numpy() for name in _READ)
         stops, held = {p: min(end[p], reached[p]) for p in end}, set[int]()
         for p, stop in stops.items():

@@ -11,7 +11,7 @@ from driftless.control.request import Misunderstood, Request, old_answers, reque
 from driftless.errors import SourceError
 from driftless.facts.builds import Build, builds, progress_key
 from driftless.facts.column_history import known_since
-from driftless.facts.epochs import FollowedTable, registered_log
+from driftless.facts.epochs import registered_log
 from driftless.facts.generation import generations
 from driftless.facts.state import Fact, State, history
 from jobs.log.truncation import truncated
@@ -78,6 +78,8 @@ class ViewRunner(LeasedWorkers[_RunningBuild]):
             return name.startswith(f"{self.view}/")
         if kind == "follower":
             return name.partition("/")[0] in self._readers
+        if kind in ("stream", "computed"):
+            return name.startswith(f"{self._shared.config.views[self.view].stream}/")
         return kind in ("epochs", "generation", "pipeline")
 
     def _turn(self, state: State) -> Facts:
@@ -117,9 +119,12 @@ class ViewRunner(LeasedWorkers[_RunningBuild]):
     def _start(self, build: Build, state: State) -> None:
         logs, shared = [], self._shared
         pipeline = shared.config.name
-        for name, table in build.view.tables.items():
-            log = FollowedTable(name, build.epochs[name]).topic(state)
-            options = kafka_options(shared.kafka, f"view-{self.view}")
+        options = kafka_options(shared.kafka, f"view-{self.view}")
+        for name, followed in build.sources.items():
+            table, log = build.view.tables[name], followed.topic(state)
+            if followed.ours:
+                logs.append(TableLog.of_stream(table, log, options, shared.kafka))
+                continue
             since = known_since(state, name, build.epochs[name])
             logs.append(TableLog.of(table, log, options, names.unavailable(pipeline), since, shared.kafka))
         path = shared.rows / pipeline / f"{self.view}-{build.number}.{self.shard}.rows"
@@ -134,21 +139,21 @@ class ViewRunner(LeasedWorkers[_RunningBuild]):
         remove(self._halt(number).worker.path)
 
     def _follow_the_epochs(self, state: State) -> Facts:
-        """Where the log of a table has a new epoch, begin a build from there: the present one shows what is gone.
+        """Where the log of a table has a new epoch, or a stream a new build, begin a build from there: the present one
+        shows what is gone.
 
         It goes on from the newest that was asked for, also from one that waits for the snapshot of a table.
         """
         newest = self._known[max(self._known)]
         epochs, why = dict(newest.epochs), ""
-        for name in newest.view.tables:
-            log = registered_log(state, name)
-            if log is None:
-                continue
-            truncation = self._shared.frontiers.truncation(log)
-            if truncation is not None:
+        for name, followed in newest.sources.items():
+            log = None if followed.ours else registered_log(state, name)
+            truncation = None if log is None else self._shared.frontiers.truncation(log)
+            if log is not None and truncation is not None:
                 return truncated(self._shared.kafka, log, truncation).fact(name)
-            if log.newest.number > epochs[name]:
-                epochs[name], why = log.newest.number, f"{name}: {log.newest.why}"
+            place = followed.newest(state).place if log is None else log.newest.number
+            if place > epochs[name]:
+                epochs[name], why = place, followed.why_newest(state)
         if not why:
             return {}
         _log.warning("view %s: %s; it is rebuilt from there", self.view, why)
@@ -181,4 +186,4 @@ class ViewRunner(LeasedWorkers[_RunningBuild]):
 
 def _ready(build: Build, state: State) -> bool:
     """Whether the epochs that it begins with are there: while a snapshot is being taken, they are not yet."""
-    return all(FollowedTable(name, build.epochs[name]).is_registered(state) for name in build.view.tables)
+    return all(followed.is_registered(state) for followed in build.sources.values())

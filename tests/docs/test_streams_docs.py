@@ -17,6 +17,8 @@ from driftless.facts.lookups import Lookup, column_types
 from driftless.facts.streams import AnalysedStream, StreamBuild
 from driftless.streams.event_types import spark_types
 from driftless.table import Column, Table
+from driftless.views.resolve import CapturedTables, resolve
+from driftless.views.sample import shape
 from jobs.streams.lookups.looked_up import looked_up_rows
 from jobs.streams.patterns.rows import pattern_rows
 from jobs.streams.rows.event_rows import event_rows_sql
@@ -36,6 +38,8 @@ ALL = blocks(PAGE)
 EXAMPLES = [(block, after) for block, after in pairwise(ALL) if block.kind == "sql"]
 DECLARED = next(block.text for block in ALL if block.kind == "yaml" and "searches" in block.text)
 PATTERNS = next(block.text for block in ALL if block.kind == "yaml" and "patterns:" in block.text)
+VIEWED = next(block.text for block in ALL if block.kind == "yaml" and "root: page_minute" in block.text)
+URL = "http://127.0.0.1:59200"
 LOOKING = next(block.text for block in ALL if block.kind == "yaml" and "with:" in block.text)
 ROWS = [line.split(maxsplit=1) for line in next(block.text for block in ALL if block.kind == "rows").splitlines()]
 ACCOUNTS = Table("public", "accounts", (Column("id", "int8"), Column("plan", "text")), ("id",))
@@ -118,6 +122,24 @@ def test_check_takes_the_first_example(spark: SparkSession, tmp_path: Path) -> N
     analysed = analyse(spark, load_text(tmp_path, GOOD + text), "page_minute")
     assert isinstance(analysed, AnalysedStream)
     assert (analysed.events, analysed.closes) == (("clicks",), "window")
+
+
+def test_the_example_of_a_view_is_one(spark: SparkSession, tmp_path: Path) -> None:
+    """Its root is the stream of the first example, which has the columns that it names."""
+    first = next(block.text for block in ALL if block.kind == "yaml").partition("followers:")[0]
+    views, _, followers = VIEWED.partition("followers:\n")
+    text = GOOD.replace("views:\n", views, 1).replace("followers:\n", f"followers:\n{followers}", 1) + first
+    text = text.replace("    public.products:\n", "    public.products:\n    public.pages:\n").replace(
+        "${SEARCH_URL}", URL
+    )
+    config = load_text(tmp_path, text)
+    analysed = analyse(spark, config, "page_minute")
+    assert isinstance(analysed, AnalysedStream)
+    pages = Table("public", "pages", (Column("slug", "text"), Column("title", "text")), ("slug",))
+    known = {table.full_name: table for table in (analysed.table, pages)}
+    view, wrong = resolve("page_report", config.views["page_report"], CapturedTables(known, lambda _: [("slug",)]))
+    assert view is not None, wrong
+    assert shape(view) == {"minute": "timestamptz", "page": "text", "views": "int8", "about": {"title": "text"}}
 
 
 def test_what_the_page_says_is_left_out_is(spark: SparkSession, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ class Shop:
 
         made = [Action("create", f"topic {n}", sql="select 1" if n else None) for n in range(actions)]
         monkeypatch.setattr(setup, "reach", reach)
-        monkeypatch.setattr(setup, "_plan", lambda *_, **__: made)
+        monkeypatch.setattr(setup, "_plan", lambda *_, **__: (made, {}))
         monkeypatch.setattr(setup, "load", lambda _: self.config)
         done = CliRunner().invoke(base.app, ["plan", *options])
         return done.exit_code, done.stdout

@@ -121,6 +121,19 @@ class StreamBuild:
         return 0 if self.join is None else self.join.wait_ms
 
     @property
+    def is_of_several(self) -> bool:
+        """Whether a result is made of events by several steps: of a join, of matches, or of windows of others."""
+        return bool(self.closes) and (self.reach > 0 or self.join is not None or bool(self.patterns))
+
+    @property
+    def span(self) -> int:
+        """For how long before its end, at the most, events may be part of a result, in ms. Not known of sessions.
+
+        Where it is not known how long the windows themselves last, it is not longer than what may be before them.
+        """
+        return self.reach + (self.ends.size if self.ends else self.reach)
+
+    @property
     def captured(self) -> bool:
         """Whether some of what it reads are rows of a table of the source."""
         return any(source.captured is not None for source in self.sources.values())

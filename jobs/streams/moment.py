@@ -105,7 +105,7 @@ class StreamMoment:
         if corrected.events:
             batch_views(session, build, options, kept.begin, read, corrected.read)
             rows = timed_rows(session, build)
-            until = f"{TO} <= {after_ms:d} AND {FROM} >= {kept.begin_ms:d}"
+            until = f"({TO} IS NULL OR {TO} <= {after_ms:d}) AND {FROM} >= {kept.begin_ms:d}"
             compute(only(rows, build, until) if build.closes else rows)
         return found
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from tests.support.machine import until
 
 
 def records(bootstrap: str, topic: str, *, committed: bool = False) -> list[tuple[bytes | None, bytes | None]]:
@@ -14,8 +16,17 @@ def records(bootstrap: str, topic: str, *, committed: bool = False) -> list[tupl
     isolation = "read_committed" if committed else "read_uncommitted"
     consumer = Consumer({**settings, "isolation.level": isolation, "enable.auto.commit": False})
     partitions = consumer.list_topics(topic, timeout=15).topics[topic].partitions
+
+    def ends_now() -> dict[int, int] | None:
+        try:
+            return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=15)[1] for p in partitions}
+        except KafkaException as exc:
+            if exc.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                raise
+            return None  # a broker that has just made the topic does not lead it yet
+
     # Of a topic that is written all the time the client never tells the end.
-    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=15)[1] for p in partitions}
+    ends = (until("the partitions to be led", ends_now, 15) if partitions else None) or {}
     left = {p for p, end in ends.items() if end}
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in left])
     while left:

@@ -74,6 +74,8 @@ class LateCorrections:
             return None
         if not self._build.closes:
             open_ms, found = closed_ms, list(self._of_pairs(before, late, read, kept))
+        elif self._build.is_of_several:
+            open_ms, found = self._of_several(late, read, kept, closed_ms)
         elif self._build.closes == SESSION:
             open_ms, found = self._of_sessions(events, late, read, kept, closed_ms)
         else:
@@ -122,7 +124,7 @@ class LateCorrections:
         first = windows.first + (step + 1) * windows.step
         return range(first, first + windows.size, windows.step)
 
-    # -- the three ways in which results become final -----------------------------------------------------------
+    # -- the ways in which results become final -----------------------------------------------------------------
 
     def _of_windows(
         self, events: LateEvents, late: Reach, read: Reach, kept: KeptEvents, closed_ms: int
@@ -170,6 +172,14 @@ class LateCorrections:
         still_open = [each.begin for each in found if each.begin is not None and (each.end or 0) > closed_ms]
         final = [each for each in found if each.end is not None and each.end <= closed_ms]
         return min(still_open, default=closed_ms), list(_differences(final, held, first, events.first_ms, closed_ms))
+
+    def _of_several(self, late: Reach, read: Reach, kept: KeptEvents, closed_ms: int) -> tuple[int, list[Correction]]:
+        """Of what is made of events by several steps: which results a late event changes cannot be told from its time.
+        So everything that is final is computed, and of it only what differs is published.
+        """
+        found = self._computed(kept.begin, read, late, f"({TO} IS NULL OR {TO} <= {closed_ms:d})", None)
+        first = max(kept.begin_ms, self._build.begin_ms)
+        return closed_ms - self._build.span, list(_differences(found, self._held(0), first, 0, closed_ms))
 
     def _of_pairs(self, before: Corrected, late: Reach, read: Reach, kept: KeptEvents) -> Iterator[Correction]:
         """Of filters and joins: a late event takes no result away. A filter needs the late events alone."""

@@ -168,7 +168,7 @@ def analyse(
     table, windows = stream_table(name, columns, stream.key), _windows(session, stream.sql)
     is_chain = closes in (WINDOW, SESSION) and plan.count("Aggregate [") > 1
     ends = windows[0] if closes == WINDOW and len(windows) == 1 else None
-    reach = (join.wait_ms if join and closes else 0) + (sum(kind.size for kind in windows) if is_chain else 0)
+    reach = (join.wait_ms if join and closes else 0) + (_depth(windows, plan) if is_chain else 0)
     reach += max((pattern.span for pattern in patterns.values()), default=0)
     found = AnalysedStream(
         table, read, pyspark.__version__, closes, ends, join, reach, patterns, approximate(plan), looked_up
@@ -243,6 +243,12 @@ def _windows(spark: SparkSession, sql: str) -> list[WindowEnds]:
     return found
 
 
+def _depth(windows: list[WindowEnds], plan: str) -> int:
+    """For how long before windows of windows events may be part of them, in milliseconds."""
+    sizes = [kind.size for kind in windows] or [0]
+    return max(sum(sizes), (plan.count("Aggregate [") - 1) * max(sizes))
+
+
 def _calls(sql: str) -> set[str]:
     """The names of all functions that are called in it."""
     return {word.text.lower() for word, after in pairwise(spark_words(sql)) if after.text == "(" and not word.quoted}
@@ -250,15 +256,13 @@ def _calls(sql: str) -> set[str]:
 
 def _uncorrectable(sql: str, found: AnalysedStream, *, is_chain: bool) -> str:
     """Why it cannot be said which results a late event may change; empty where it can."""
-    if found.patterns:
-        return "a late event may take a match away again"
-    if found.join is not None and found.closes:
-        return "a late event may take a result away again" if found.closes == JOIN else "it has windows over a join"
     words = [word.text.lower() for word in spark_words(sql) if not word.quoted]
     if found.closes == SESSION and ("having" in words or words.count("select") > 1):
         return "a session that HAVING or an inner SELECT hides cannot be looked for"
-    if is_chain or (found.closes == WINDOW and found.ends is None):
-        return "it has windows of windows"
+    if found.closes == SESSION and (found.join is not None or found.patterns):
+        return "it has sessions of what joins or patterns give"
+    if found.closes == WINDOW and found.ends is None and not is_chain:
+        return "it has windows of several kinds"
     return ""
 
 

@@ -87,7 +87,5 @@ def closed_batch(
     rows = timed_rows(spark, build)
     if not build.closes:
         return rows
-    where = f"{FROM} >= {begin_ms:d}"
-    if build.closes != JOIN:
-        where += f" AND {TO} > {after_ms:d}"
+    where = f"{FROM} >= {begin_ms:d} AND ({TO} IS NULL OR {TO} > {after_ms:d})"
     return only(rows, build, where if build.emit == CHANGES else f"{where} AND ({TO} IS NULL OR {TO} <= {closed_ms:d})")

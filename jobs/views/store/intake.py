@@ -35,7 +35,7 @@ def fill(kept: StoredTable, shard: Shard, now: int) -> str:
     return (
         f"INSERT INTO {kept.name} ({kept.identity}, version, gone, {', '.join(kept.columns)}) "
         f"SELECT {key}, ?2, iif({gone}, {now:d}, NULL), {expressions} "
-        f"WHERE {'1' if kept.root_key is None else f'NOT {gone} OR {known}'} "
+        f"WHERE {kept.given} AND ({'1' if kept.root_key is None else f'NOT {gone} OR {known}'}) "
         f"ON CONFLICT ({kept.identity}) DO UPDATE SET {_replaced(kept)} WHERE excluded.version > version"
     )
 
@@ -44,7 +44,7 @@ def change(kept: StoredTable, shard: Shard) -> str:
     """Of rows with one key the newest, beside what is stored."""
     gone, expressions = shard.row(kept)
     return (
-        f"INSERT INTO new_{kept.name} VALUES ({kept.key('?1')}, ?2, {gone}, {expressions}) "
+        f"INSERT INTO new_{kept.name} SELECT {kept.key('?1')}, ?2, {gone}, {expressions} WHERE {kept.given} "
         f"ON CONFLICT (key) DO UPDATE SET {_replaced(kept)} WHERE excluded.version > version"
     )
 

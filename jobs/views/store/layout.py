@@ -43,6 +43,12 @@ class StoredTable:
         return f"?{_FIRST + self.reads.index(column)}"
 
     @property
+    def given(self) -> str:
+        """Holds always, and takes the last column of the row: SQLite refuses more values than a statement names."""
+        last = f"?{_FIRST + len(self.reads) - 1}"
+        return f"{last} IS {last}"
+
+    @property
     def identity(self) -> str:
         """The column of the table by which a row is known."""
         return "key" if self.number is None else "id"

@@ -86,10 +86,15 @@ def build(kafka: Kafka, topic: str, window: str, correct: int = 0) -> StreamBuil
         sql = f"SELECT window.start AS began, page, count(*) AS n, sum(ids) AS ids FROM ({inner})"
         sql += " GROUP BY window(w, '3 minutes'), page"
     table = stream_table("s", COLUMNS, key)
-    ends = {HOPPING: WindowEnds(30_000, 0, 120_000), TUMBLING: WindowEnds(60_000, 0, 60_000)}.get(window)
-    found_build = StreamBuild("s", 1, sql, {"clicks": source}, table, "4", 2, closes=closes, emit=emit, ends=ends)
+    minutes = WindowEnds(60_000, 0, 60_000)
+    ends = {HOPPING: WindowEnds(30_000, 0, 120_000)} | dict.fromkeys((TUMBLING, ALONE, MATCHES, CALMS), minutes)
+    reach = {OUTER: WAIT.wait_ms, ALONE: WAIT.wait_ms, MATCHES: WAIT.wait_ms, CHAIN: 240_000}
+    reach |= dict.fromkeys((PATTERN, CALMS), 11_000)
+    found_build = StreamBuild(
+        "s", 1, sql, {"clicks": source}, table, "4", 2, closes=closes, emit=emit, ends=ends.get(window)
+    )
     patterns = {"calm": Pattern("clicks", ("page",), STEPS)} if window in (PATTERN, CALMS) else {}
-    return replace(found_build, join=join, patterns=patterns)
+    return replace(found_build, join=join, patterns=patterns, reach=reach.get(window, 0))
 
 
 def slices(chance: random.Random) -> list[list[tuple[int, int, bytes]]]:

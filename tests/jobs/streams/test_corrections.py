@@ -27,13 +27,19 @@ from jobs.streams.sql import query as queries
 from jobs.streams.sql.documents import results
 from stack import Endpoints
 from tests.jobs.streams.random_events import (
+    ALONE,
     BEGIN,
+    CALMS,
+    CHAIN,
     CHANGES,
     FILTER,
     HOPPING,
     JOIN,
     LATENESS,
+    MATCHES,
+    OUTER,
     PARTITIONS,
+    PATTERN,
     SEED,
     SESSION,
     SLICE_MS,
@@ -60,7 +66,7 @@ class CorrectedQuery(Tried):
         assert build.log is not None
         self._spark, self._kafka, self._log = spark, kafka, build.log
         self._batches = f"{build.log.topic}.batches"
-        self._checkpoint = QueryCheckpoint(folder)
+        self._checkpoint = QueryCheckpoint(folder, build.join_wait)
         self._options = kafka_options(kafka, "test")
         self.publisher = StreamPublisher(kafka, build.log.topic.partition(".")[0], build)
         self.corrections = LateCorrections(spark, kafka, build, self._options)
@@ -108,6 +114,12 @@ class CorrectedQuery(Tried):
         pytest.param(JOIN, False, id="a join, as it was received", marks=pytest.mark.soak),
         pytest.param(FILTER, False, id="a filter, as it was received", marks=pytest.mark.soak),
         pytest.param(SESSION, False, id="sessions, as it was received", marks=pytest.mark.soak),
+        pytest.param(OUTER, True, id="an outer join, one partition before the next", marks=pytest.mark.soak),
+        pytest.param(ALONE, False, id="windows over an outer join, as it was received"),
+        pytest.param(MATCHES, True, id="windows over a join, one partition before the next", marks=pytest.mark.soak),
+        pytest.param(CHAIN, False, id="windows of windows, as it was received", marks=pytest.mark.soak),
+        pytest.param(PATTERN, False, id="a pattern, as it was received", marks=pytest.mark.soak),
+        pytest.param(CALMS, True, id="windows over a pattern, one partition before the next", marks=pytest.mark.soak),
     ],
 )
 def test_late_events_count_in_the_end_and_every_moment_between_can_be_proven(
@@ -149,7 +161,9 @@ def test_late_events_count_in_the_end_and_every_moment_between_can_be_proven(
         end = BEGIN + SLICES * SLICE_MS + 100_000
         tried.tick(end)
         closed = end - LATENESS - 1
-        until("all windows to be closed", lambda: closed_ms(tried) >= closed or not build_.closes, 60)
+        until(
+            "all windows to be closed", lambda: closed_ms(tried) >= closed - build_.join_wait or not build_.closes, 60
+        )
         tried.query.processAllAvailable()
         corrected += tried.correct()
         shown = documents(tried.assert_proven().values())

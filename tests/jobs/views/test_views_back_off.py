@@ -37,6 +37,7 @@ def builder(most: int) -> tuple[Builder, Stop]:
     build.progress, build._pause = BuildProgress(declared), builders.PAUSE_SECONDS
     build._shared = cast("Any", SimpleNamespace(spark=None))
     build._before_resnapshot, build._clean, build._held, build._ids = False, False, False, {}
+    build._computed = None
     build._own = cast("Any", SimpleNamespace(topic_id="t"))
     build._identity = cast("Any", SimpleNamespace(leaders={}))
     return build, stop

@@ -10,11 +10,9 @@ import pytest
 
 from driftless.config.views import ViewConfig
 from driftless.errors import SourceUnavailable, SyncError
-from driftless.table import Column, Table
 from driftless.version import make_version
 from driftless.views.resolve import CapturedTables, resolve
 from driftless.views.shard import split_tables
-from driftless.views.sql import select
 from driftless.views.tree import View
 from jobs.views.store.contract import RowsLost, Slice
 from jobs.views.store.sqlite import SqliteRows
@@ -267,23 +265,6 @@ def test_what_an_epoch_left_behind_is_swept(shop: Shop) -> None:
     assert (sorted(found), found["2"]) == (["1", "2"], None)
     shop.store.apply([], {}, swept={CUSTOMERS: make_version(2, 0)})
     assert shop.drain() == {"1": {"id": 1, "status": "paid", "customer": None, "lines": []}}
-
-
-def test_a_table_may_have_as_many_columns_as_postgres_allows(tmp_path: Path) -> None:
-    columns = (Column("id", "int8"), *(Column(f"c{number}", "int4") for number in range(1599)))
-    wide = Table("public", "wide", columns, ("id",))
-    declared = {"root": "public.wide", "one": {"other": {"table": "public.wide", "by": "c0"}}}
-    view, _ = resolve(
-        "wide", ViewConfig.model_validate(declared), CapturedTables({wide.full_name: wide}, lambda _: [("id",)])
-    )
-    assert view is not None
-    shop = Shop(tmp_path / "rows.db", view)
-    shop.apply(shop.row(wide.full_name, "1", **{column.name: 1 for column in columns}))
-    (document,) = shop.drain().values()
-    row = {column.name: 1 for column in columns}
-    assert document == {**row, "other": row}
-    assert select(view).count("jsonb_build_object") == 2 * 32 + 1
-    shop.store.close()
 
 
 def test_one_process_has_the_file_and_one_slice_is_out(shop: Shop) -> None:

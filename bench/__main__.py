@@ -29,6 +29,7 @@ CLAIMS = (
     "verify",
     "streams",
     "stream_latency",
+    "growth_streams",
 )
 _out = Console(highlight=False)
 

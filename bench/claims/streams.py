@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import random
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-import psutil
 from pyspark.sql import DataFrame, SparkSession
 
+from bench.events import LATENESS_MS, PARTITIONS, cpu_seconds, is_read, stream_build, written_events
 from bench.figures import Figure, Report, Scale
 from bench.pipeline import until
 from driftless.config.models import KafkaConfig
-from driftless.facts.event_source import EventSource
-from driftless.facts.streams import SESSION, WINDOW, StreamBuild, stream_table
+from driftless.facts.streams import SESSION, WINDOW, StreamBuild
 from driftless.kafka.client import Kafka
-from driftless.table import Column
 from jobs.spark.session import session, stop
 from jobs.spark.source import kafka_options
 from jobs.streams.log.batch import QueryCheckpoint
@@ -32,8 +26,7 @@ from jobs.streams.sql.timed import closed_batch
 from stack import Stack, fetch
 
 AIM = "15,000 events/CPU s"
-USERS, PARTITIONS, SPREAD_MS, LATENESS_MS = 20_000, 4, 15 * 60_000, 3_600_000
-COLUMNS = {"id": "bigint", "user_id": "bigint", "page": "text", "at": "timestamptz"}
+USERS = 20_000
 TUMBLING = (
     "SELECT window.start AS began, user_id, count(*) AS n, max(id) AS last FROM clicks "
     "GROUP BY window(at, '1 minute'), user_id"
@@ -80,15 +73,15 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
     figures = []
     try:
         counts = {"clicks": scale.rows, "searches": scale.rows // 3, "warm": min(20_000, scale.rows)}
-        with _events(kafka, name, counts, now) as topics:
+        with written_events(kafka, name, counts, now, USERS) as topics:
             # What the JVM has not run before it compiles first: that is no cost of a form.
             for number, (sql, closes, key, events) in enumerate(FORMS.values()):
                 topic = dict.fromkeys(events, topics["warm"])
-                warm = _build(kafka, f"warm{number}", sql, closes, key, topic)
+                warm = stream_build(kafka, f"warm{number}", sql, closes, key, topic)
                 _streamed(spark, kafka, name, warm, now)
                 _in_batch(spark, kafka, warm, now)
             for number, (form, (sql, closes, key, events)) in enumerate(FORMS.items()):
-                build = _build(kafka, f"form{number}", sql, closes, key, {each: topics[each] for each in events})
+                build = stream_build(kafka, f"form{number}", sql, closes, key, {each: topics[each] for each in events})
                 streamed = _streamed(spark, kafka, name, build, now)
                 batch = _in_batch(spark, kafka, build, now)
                 assert streamed.documents == batch.documents, (form, streamed, batch)
@@ -100,44 +93,6 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
     finally:
         stop(spark)
     return figures
-
-
-@contextmanager
-def _events(kafka: Kafka, name: str, counts: Mapping[str, int], now: int) -> Iterator[dict[str, str]]:
-    """Topics of events that happened in the last quarter of an hour, in no order."""
-    topics = {events: f"{name}.{events}" for events in counts}
-    chance, producer = random.Random(7), kafka.producer()
-    for events, topic in topics.items():
-        kafka.create(topic, PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
-        until(f"the topic {topic}", partial(kafka.topic, topic))
-        for n in range(counts[events]):
-            event = {
-                "id": n,
-                "user_id": chance.randrange(USERS),
-                "page": f"page {n % 997}",
-                "at": now - chance.randrange(SPREAD_MS),
-            }
-            producer.produce(topic, json.dumps(event).encode())
-            if n % 10_000 == 0:
-                producer.flush(60)
-        producer.flush(60)
-    try:
-        yield topics
-    finally:
-        kafka.delete(*topics.values(), *(topic for topic in kafka.topics() if topic.startswith(f"{name}.stream.")))
-
-
-def _build(
-    kafka: Kafka, stream: str, sql: str, closes: str, key: tuple[str, ...], topics: Mapping[str, str]
-) -> StreamBuild:
-    events = {}
-    for each, topic in topics.items():
-        found = kafka.topic(topic)
-        assert found is not None
-        floors = dict.fromkeys(range(PARTITIONS), 0)
-        events[each] = EventSource(topic, found.id, floors, COLUMNS, "at", None, LATENESS_MS)
-    columns = (Column("began", "timestamptz"), *(Column(c, "int8") for c in ("user_id", "n", "last")))
-    return StreamBuild(stream, 1, sql, events, stream_table(stream, columns, key), "", PARTITIONS, closes=closes)
 
 
 def _streamed(spark: SparkSession, kafka: Kafka, name: str, build: StreamBuild, now: int) -> _Cost:
@@ -154,11 +109,11 @@ def _streamed(spark: SparkSession, kafka: Kafka, name: str, build: StreamBuild, 
             publisher.publish(checkpoint.id, batch, checkpoint.planned(batch), found)
             documents += len(found)
 
-        begun = _cpu()
+        begun = cpu_seconds()
         own, options = queries.query_session(spark), kafka_options(kafka, "bench")
         query = queries.start(own, build, options, publisher.ticks, checkpoint.folder, publish)
         ends = {topic: kafka.committed_ends(topic, PARTITIONS) for topic in build.topics}
-        until("all events to be read", lambda: _published(publisher, ends), seconds=900)
+        until("all events to be read", lambda: is_read(publisher, ends), seconds=900)
         closed = now + 120_000
         publisher.tick(closed + LATENESS_MS + 1)
         until("all windows to be closed", lambda: publisher.newest is not None and publisher.newest.closed_ms >= closed)
@@ -166,15 +121,10 @@ def _streamed(spark: SparkSession, kafka: Kafka, name: str, build: StreamBuild, 
         return _cost(ends, documents, begun)
 
 
-def _published(publisher: StreamPublisher, ends: Mapping[str, Mapping[int, int]]) -> bool:
-    read = publisher.newest.read if publisher.newest is not None else {}
-    return all(read.get(topic, {}).get(p, 0) >= end for topic, offsets in ends.items() for p, end in offsets.items())
-
-
 def _in_batch(spark: SparkSession, kafka: Kafka, build: StreamBuild, now: int) -> _Cost:
     begin = {topic: dict.fromkeys(range(PARTITIONS), 0) for topic in build.topics}
     ends = {topic: kafka.committed_ends(topic, PARTITIONS) for topic in build.topics}
-    begun, own = _cpu(), queries.query_session(spark)
+    begun, own = cpu_seconds(), queries.query_session(spark)
     queries.batch_views(own, build, kafka_options(kafka, "bench"), begin, ends)
     rows = closed_batch(own, build, now + 120_000, 0).toArrow()
     documents = len(list(results(build.stream, rows, build.table.key)))
@@ -182,16 +132,5 @@ def _in_batch(spark: SparkSession, kafka: Kafka, build: StreamBuild, now: int) -
 
 
 def _cost(ends: Mapping[str, Mapping[int, int]], documents: int, begun: tuple[float, float]) -> _Cost:
-    driver, jvm = (now - then for now, then in zip(_cpu(), begun, strict=True))
+    driver, jvm = (now - then for now, then in zip(cpu_seconds(), begun, strict=True))
     return _Cost(sum(sum(offsets.values()) for offsets in ends.values()), documents, driver, jvm)
-
-
-def _cpu() -> tuple[float, float]:
-    """Seconds of this process, and of Spark's JVM."""
-    here, others = psutil.Process(), 0.0
-    for child in here.children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            times = child.cpu_times()
-            others += times.user + times.system
-    mine = here.cpu_times()
-    return mine.user + mine.system, others

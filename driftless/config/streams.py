@@ -197,6 +197,14 @@ class EventsConfig(Model):
         examples=["{correct: 7d}"],
     )
 
+    copies: Literal["count", "drop"] = Field(
+        default="count",
+        description="What becomes of an event that was sent again, as by a device that had no answer. `drop`: of "
+        "events that are alike in all columns but `time.sent`, which no query sees then, one counts. Only of a "
+        "`topic`.",
+        examples=["drop"],
+    )
+
     overload: Annotated[OverloadConfig | None, BeforeValidator(_overload)] = Field(
         default=None,
         description="What a stream that cannot keep up does. `wait`: it reads everything, later. `{behind: 5m}`: where "
@@ -222,6 +230,12 @@ class EventsConfig(Model):
         return 0 if self.late.correct is None else milliseconds(self.late.correct)
 
     @property
+    def shown(self) -> dict[str, str]:
+        """The columns that a query sees, with their types."""
+        hidden = self.time.sent if self.copies == "drop" else None
+        return {name: kind for name, kind in self.columns.items() if name != hidden}
+
+    @property
     def captured(self) -> str | None:
         """The table of the source whose rows they are; None where they are messages of Kafka."""
         return self.table or self.outbox
@@ -236,6 +250,8 @@ class EventsConfig(Model):
             raise ValueError("it does not say where events are: `topic: app.clicks`, or `table: public.orders`")
         if self.overload is not None and self.topic is None:
             raise ValueError("`overload` is of a `topic`: rows of a table all count")
+        if self.copies == "drop" and self.topic is None:
+            raise ValueError("`copies` is of a `topic`: each row of a table is one event")
         if len(said) > 1:
             raise ValueError(f"`{said[0]}` and `{said[1]}`: events are in one place; make events of each")
         if self.table is not None:

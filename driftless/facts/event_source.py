@@ -60,7 +60,7 @@ class EventSource:
     """Events as a build reads them: a topic from `floors` on. `lateness`: in milliseconds. `correct`: for how many more
     an event that is late corrects what was final. `captured`: where the topic is the log of a table. `behind`: where
     the stream is further behind, in milliseconds, it leaves events unread, but for `sample` of 10,000; 0 for never.
-    `skipped`: those that it has left unread.
+    `skipped`: those that it has left unread. `once`: whether of events that are alike one counts.
     """
 
     topic: str
@@ -75,6 +75,7 @@ class EventSource:
     behind: int = 0
     sample: int = 0
     skipped: tuple[SkippedRange, ...] = ()
+    once: bool = False
 
     @classmethod
     def of(cls, config: EventsConfig, topic: Topic, floors: Offsets) -> EventSource:
@@ -94,12 +95,18 @@ class EventSource:
         return cls(topic, "", {}, dict(columns), "", None, 0, captured=rows)
 
     @property
+    def shown(self) -> dict[str, str]:
+        """The columns that a query sees, with their types: copies may have been sent at different times."""
+        return {name: kind for name, kind in self.columns.items() if not (self.once and name == self.sent)}
+
+    @property
     def is_placed(self) -> bool:
         """Whether it is known where it begins."""
         return self.captured is None or bool(self.floors)
 
     def to_json(self) -> dict[str, object]:
-        fields = {name: value for name, value in vars(self).items() if name not in ("captured", "skipped")}
+        left_out = {"captured", "skipped", *(() if self.once else ("once",))}
+        fields = {name: value for name, value in vars(self).items() if name not in left_out}
         captured = {} if self.captured is None else {"captured": self.captured.to_json()}
         return {**fields, "floors": {str(p): o for p, o in self.floors.items()}, **captured}
 
@@ -115,12 +122,19 @@ class EventSource:
         log: object = self.topic_id if self.captured is None else _definition(self.captured)
         made_of = [self.topic, log, sorted(self.columns.items()), self.event, self.sent, self.lateness]
         made_of += [self.correct] if self.correct else []
+        made_of += [{"once": True}] if self.once else []
         return [*made_of, *([{"behind": self.behind, "sample": self.sample}] if self.behind else [])]
 
 
 def _rules(config: EventsConfig) -> dict[str, Any]:
     time = config.time
-    rules = {"event": time.event, "sent": time.sent, "lateness": config.lateness_ms, "correct": config.correct_ms}
+    rules: dict[str, Any] = {
+        "event": time.event,
+        "sent": time.sent,
+        "lateness": config.lateness_ms,
+        "correct": config.correct_ms,
+    }
+    rules |= {"once": True} if config.copies == "drop" else {}
     if config.overload is None:
         return rules
     return {**rules, "behind": milliseconds(config.overload.behind), "sample": config.overload.of_10_000}

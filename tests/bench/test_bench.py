@@ -28,6 +28,7 @@ FIGURES = {
     "verify": 12,
     "streams": 3,
     "stream_latency": 4,
+    "growth_streams": 4,
 }
 
 

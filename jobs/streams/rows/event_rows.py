@@ -62,7 +62,7 @@ def empty_columns(source: EventSource) -> list[str]:
     """The declared columns but for the event's time, of a row that is no event."""
     return [
         f"CAST(NULL AS {event_type(kind).spark}) AS {quote(name)}"
-        for name, kind in source.columns.items()
+        for name, kind in source.shown.items()
         if name != source.event
     ]
 

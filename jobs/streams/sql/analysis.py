@@ -54,6 +54,7 @@ from jobs.decode.spark_sql import quote
 from jobs.streams.lookups.faults import lookup_faults
 from jobs.streams.lookups.looked_up import looked_up_rows, lookup_type
 from jobs.streams.patterns.rows import pattern_rows, pattern_types
+from jobs.streams.rows.copies import without_copies
 from jobs.streams.rows.keyed import NEVER, OFFSET, PARTITION
 from jobs.streams.rows.version_rows import empty_versions
 from jobs.streams.sql.joins import UNBOUND, join_times, joins, unprovable
@@ -104,7 +105,7 @@ def analyse(
     patterns = {each: config.patterns[each].pattern for each in _named(stream.sql, config.patterns)}
     named = {*_named(stream.sql, config.events), *(pattern.events for pattern in patterns.values())}
     events = [each for each in config.events if each in named]
-    types = {each: spark_types(config.events[each].columns) for each in events}
+    types = {each: spark_types(config.events[each].shown) for each in events}
     lookups = [*_lookups(stream.sql, config, events, tables or {})]
     for lookup, of_table in lookups:
         types[lookup.events] |= {lookup.name: lookup_type(lookup, of_table)}
@@ -342,11 +343,12 @@ def _tried(
     """
     known = dict[str, DataFrame]()
     for name, source in events.items():
-        columns = [f"CAST(NULL AS {kind}) AS {quote(column)}" for column, kind in spark_types(source.columns).items()]
+        columns = [f"CAST(NULL AS {kind}) AS {quote(column)}" for column, kind in spark_types(source.shown).items()]
         columns += [f"CAST(NULL AS INT) AS {PARTITION}", f"CAST(NULL AS BIGINT) AS {OFFSET}"]
         rows = spark.readStream.format("rate").option("rowsPerSecond", 1).load().where("false").selectExpr(*columns)
-        known[name] = rows.withWatermark(source.time.event, NEVER)
-        shown, types = known[name], spark_types(source.columns)
+        rows = rows.withWatermark(source.time.event, NEVER)
+        known[name] = without_copies(rows, source.shown) if source.copies == "drop" else rows
+        shown, types = known[name], spark_types(source.shown)
         for lookup, of_table in (each for each in lookups if each[0].events == name):
             versions = empty_versions(spark.readStream.format("rate").load(), of_table)
             shown = looked_up_rows(shown, versions, lookup, source.time.event, types, of_table)
@@ -354,7 +356,7 @@ def _tried(
         shown.drop(PARTITION, OFFSET).createOrReplaceTempView(name)
     for name, pattern in patterns.items():
         source = events[pattern.events]
-        matched = pattern_rows(known[pattern.events], pattern, source.time.event, spark_types(source.columns))
+        matched = pattern_rows(known[pattern.events], pattern, source.time.event, spark_types(source.shown))
         matched.createOrReplaceTempView(name)
     folder = Path(tempfile.mkdtemp(prefix="driftless-check-"))
     try:

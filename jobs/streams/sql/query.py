@@ -27,6 +27,7 @@ from jobs.decode.spark_sql import literal, quote
 from jobs.streams.lookups.looked_up import looked_up_rows, lookup_type
 from jobs.streams.patterns.rows import pattern_rows
 from jobs.streams.rows.captured_rows import header_sql
+from jobs.streams.rows.copies import without_copies
 from jobs.streams.rows.event_rows import empty_columns, event_rows_sql
 from jobs.streams.rows.keyed import NEVER, OFFSET, PARTITION
 from jobs.streams.rows.reasons import COUNTED, LATE, REASON
@@ -89,7 +90,7 @@ def start(
         whole = kept.withWatermark(event, NEVER).unionByName(
             ticked.withWatermark(event, f"{build.lateness + 1} milliseconds")
         )
-        known[name] = whole.where(BARRIER).drop(TICK)
+        known[name] = _each_once(whole.where(BARRIER).drop(TICK), source)
     versions = {name: _source_stream(spark, source, options) for name, source in build.tables.items()}
     _name_views(build, known, versions)
     writer = timed_rows(spark, build).writeStream.outputMode(MODES[build.emit]).foreachBatch(publish)
@@ -184,7 +185,7 @@ def batch_views(
         counts = f"{REASON} IS NULL"
         if late is not None:
             counts += f" OR {REASON} = {literal(LATE)} AND {_is_before(late.get(source.topic, {}))}"
-        known[name] = rows.where(counts).select(*_columns(source), *_places())
+        known[name] = _each_once(rows.where(counts).select(*_columns(source), *_places()), source)
     versions = {
         name: _between(spark, source, options, begin[source.topic], end[source.topic])
         for name, source in build.tables.items()
@@ -198,14 +199,14 @@ def _name_views(build: StreamBuild, known: Mapping[str, DataFrame], versions: Ma
         _looked_up(rows, build, name, versions).drop(PARTITION, OFFSET).createOrReplaceTempView(name)
     for name, pattern in build.patterns.items():
         source = build.events[pattern.events]
-        matched = pattern_rows(known[pattern.events], pattern, source.event, spark_types(source.columns))
+        matched = pattern_rows(known[pattern.events], pattern, source.event, spark_types(source.shown))
         matched.createOrReplaceTempView(name)
 
 
 def _looked_up(rows: DataFrame, build: StreamBuild, name: str, versions: Mapping[str, DataFrame]) -> DataFrame:
     """Events with the rows of tables that they have."""
     source = build.events[name]
-    types = spark_types(source.columns)
+    types = spark_types(source.shown)
     for lookup in build.lookups:
         if lookup.events == name:
             table = build.tables[lookup.table]
@@ -298,7 +299,11 @@ def _event_rows(records: DataFrame, source: EventSource, *, placed: bool = False
 
 
 def _columns(source: EventSource) -> list[Column]:
-    return [col(quote(name)) for name in source.columns]
+    return [col(quote(name)) for name in source.shown]
+
+
+def _each_once(rows: DataFrame, source: EventSource) -> DataFrame:
+    return without_copies(rows, source.shown) if source.once else rows
 
 
 def _places() -> list[Column]:

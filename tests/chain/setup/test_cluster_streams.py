@@ -19,7 +19,7 @@ from tests.chain.streams.test_streams import SEED, Clicks, computed, shown, stor
 from tests.support.machine import until
 from tests.support.pipeline import Pipeline
 
-pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(1500)]
 
 __all__ = ["cluster"]
 COMPUTED = ("page_views", "visits", "pairs", "followed", "named")
@@ -30,7 +30,7 @@ STEPS = [{"name": "one", "where": "id % 3 = 0"}, {"name": "two", "where": "id % 
 def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipeline:
     """With streams of which Python computes a part, on the executors."""
     pipeline = computed(make_pipeline, source)
-    source.execute("insert into items select i, 'item ' || i from generate_series(1, 100000, 2) i")
+    source.execute("insert into items select i, 'item ' || i from generate_series(1, 5000, 2) i")
     pipeline.sync["events"]["clicks"]["with"] = {"item": {"table": "public.items", "by": "id"}}
     pipeline.sync["patterns"] = {"near": {"events": "clicks", "by": "page", "steps": STEPS}}
     pipeline.sync["streams"] |= {
@@ -56,7 +56,7 @@ def _is_executor(process: psutil.Process) -> bool:
 def assert_counted(pipeline: Pipeline, clicks: Clicks) -> None:
     store = stores(pipeline)["trends-cache"]
     until("every window to be shown", lambda: shown(store) == clicks.wanted(math.inf), 240)
-    done = pipeline.here("verify", *COMPUTED, "--json", seconds=240)
+    done = pipeline.here("verify", *COMPUTED, "--json", seconds=400)
     assert done.code == 0, done.out + done.err
     assert min(report["source_documents"] for report in done.json()["followers"]) > 3
 

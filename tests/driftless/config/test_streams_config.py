@@ -47,6 +47,13 @@ def test_a_follower_may_name_a_stream_as_its_view(tmp_path: Path) -> None:
         ("lateness: 10s", "overload: {sample: 10%}", 6, "overload.behind: is missing"),
         ("lateness: 10s", "overload: {behind: 5m, sample: 0.1}", 6, "write a part of a hundred, as `10%` or `0.25%`"),
         ("lateness: 10s", "overload: {behind: 5m, sample: 101%}", 6, "write a part of a hundred"),
+        ("lateness: 10s", "copies: keep", 6, "must be 'count' or 'drop'"),
+        (
+            "    topic: app.clicks\n    columns: {id: bigint, at: timestamptz}\n",
+            "    table: products\n    copies: drop\n",
+            2,
+            "`copies` is of a `topic`: each row of a table is one event",
+        ),
         ("by_minute:", "by-minute:", 8, "did you mean `by_minute`?"),
         ("by_minute:", "clicks:", 8, "there are events `clicks` too: a query cannot tell them apart"),
         ("by_minute:", "product:", 8, "there is a view `product` too: followers cannot tell them apart"),

@@ -32,6 +32,9 @@ TUMBLING = "window(at, '1 minute')"
 HOPPING = "window(at, '2 minutes', '30 seconds')"
 SESSION = "session_window(at, '3 seconds')"
 FILTER, JOIN, CHANGES = "", "join", "changes"
+COPIES, COPIES_OF_PATTERN, COPIES_CHANGES = "copies by minute", "copies in a pattern", "copies, every change"
+ONCE = (COPIES, COPIES_OF_PATTERN, COPIES_CHANGES)
+"""Streams of which an event that was sent again counts once."""
 PATTERN, CALMS = "a pattern", "matches of a pattern by minute"
 OUTER, ALONE, MATCHES, CHAIN = "outer join", "alone by minute", "matches by minute", "minutes of minutes"
 JOIN_MS = 4_000
@@ -49,8 +52,11 @@ def build(kafka: Kafka, topic: str, window: str, correct: int = 0) -> StreamBuil
     assert found is not None
     columns = {"id": "bigint", "page": "text", "at": "timestamptz"}
     source = EventSource(topic, found.id, dict.fromkeys(range(PARTITIONS), 0), columns, "at", None, LATENESS, correct)
-    emit = "changes" if window == CHANGES else "final"
-    window = TUMBLING if window == CHANGES else window
+    once = window in ONCE
+    source = replace(source, once=once)
+    emit = "changes" if window in (CHANGES, COPIES_CHANGES) else "final"
+    alike = {COPIES_OF_PATTERN: PATTERN, **dict.fromkeys((CHANGES, COPIES, COPIES_CHANGES), TUMBLING)}
+    window = alike.get(window, window)
     grouped = f"SELECT {window.partition('(')[0]}.start AS began, page, count(*) AS n, sum(id) AS ids"
     key: tuple[str, ...]
     sql, key, closes = f"{grouped} FROM clicks WHERE page <> 'x' GROUP BY {window}, page", ("began", "page"), "window"
@@ -72,6 +78,7 @@ def build(kafka: Kafka, topic: str, window: str, correct: int = 0) -> StreamBuil
         closes, key, join = "join", ("n", "ids"), WAIT
     elif window == PATTERN:
         sql, closes, key = "SELECT began, page, one.id AS n, two.id AS ids FROM calm", "match", ("n",)
+        key = ("n", "began") if once else key  # one whose clock was wrong counts with each copy
     elif window == CALMS:
         sql = "SELECT window.start AS began, page, count(*) AS n, sum(one.id) AS ids FROM calm"
         sql += " GROUP BY window(at, '1 minute'), page"
@@ -97,17 +104,27 @@ def build(kafka: Kafka, topic: str, window: str, correct: int = 0) -> StreamBuil
     return replace(found_build, join=join, patterns=patterns, reach=reach.get(window, 0))
 
 
-def slices(chance: random.Random) -> list[list[tuple[int, int, bytes]]]:
-    """(partition, received, event), in slices of 30 s by when they were received. One partition is idle at first."""
+def slices(chance: random.Random, *, copies: bool = False) -> list[list[tuple[int, int, bytes]]]:
+    """(partition, received, event), in slices of 30 s by when they were received. One partition is idle at first.
+    `copies`: some are sent again, at once or later.
+    """
     found: list[list[tuple[int, int, bytes]]] = [[] for _ in range(SLICES)]
+    taken = set[int]()
     for number in range(1_500):
         received = BEGIN + chance.randrange(SLICES * SLICE_MS)
         slice_ = (received - BEGIN) // SLICE_MS
         delay = chance.randrange(25_000) if chance.random() < 0.95 else chance.randrange(300_000)
         ahead = 86_400_000 if chance.random() < 0.01 else 0
+        while copies and received - delay in taken:  # which of two comes first is told by their places
+            delay += 1
+        taken.add(received - delay)
         event = {"id": number, "page": chance.choice("abx"), "at": received - delay + ahead}
         partition = chance.randrange(PARTITIONS - (slice_ < SLICES // 2))
         found[slice_].append((partition, received, json.dumps(event).encode()))
+        for _ in range(chance.choice([0, 0, 1, 2]) if copies else 0):
+            again = min(received + chance.choice([0, 7, 9_000, 200_000]), BEGIN + SLICES * SLICE_MS - 1)
+            partition = chance.randrange(PARTITIONS - 1)
+            found[(again - BEGIN) // SLICE_MS].append((partition, again, json.dumps(event).encode()))
     return [sorted(some, key=lambda one: one[1]) for some in found]
 
 
@@ -120,6 +137,7 @@ def wanted(
         event = json.loads(text)
         if received - event["at"] <= lateness:
             events.append((min(event["at"], received), event["page"], event["id"]))
+    events = [*dict.fromkeys(events)] if window in ONCE else events
     pairs = {
         (at, page, id_, other)
         for at, page, id_ in events
@@ -128,7 +146,7 @@ def wanted(
     }
     if window == JOIN:
         return pairs
-    if window in (PATTERN, CALMS):
+    if window in (PATTERN, CALMS, COPIES_OF_PATTERN):
         return _of_pattern(window, all_, to, lateness)
     if window in (OUTER, ALONE, MATCHES, CHAIN):
         return _of_several(window, events, pairs, to)
@@ -154,7 +172,7 @@ def wanted(
     return {
         (begin, page, len(ids), sum(ids))
         for (begin, end, page), ids in groups.items()
-        if end <= to or window == CHANGES
+        if end <= to or window in (CHANGES, COPIES_CHANGES)
     }
 
 
@@ -167,6 +185,8 @@ def _of_pattern(
         event = json.loads(text)
         if received - event["at"] <= lateness:
             events.append((min(event["at"], received), partition, place, event["id"], event["page"]))
+    if window in ONCE:
+        events = [(at, 0, number, number, page) for at, number, page in {(e[0], e[3], e[4]) for e in events}]
     found = []
     for one in events:
         if one[3] % 3 == 0:
@@ -176,7 +196,7 @@ def _of_pattern(
                 continue
             if not any(e[3] % 5 == 0 for e in after if e > two and e[0] <= two[0] + 2_000):
                 found.append((one[0], two[0] + 2_000, one[4], one[3], two[3]))
-    if window == PATTERN:
+    if window in (PATTERN, COPIES_OF_PATTERN):
         return {(began, page, one, two) for began, at, page, one, two in found if at <= to}
     groups: dict[tuple[int, str], list[int]] = defaultdict(list)
     for _, at, page, one, _ in found:
@@ -229,6 +249,12 @@ class Tried:
     def tick(self, moment: int) -> None:
         self._producer.produce(self._ticks, str(moment).encode(), b"tick")
         self._producer.flush(15)
+
+    @property
+    def kept(self) -> int:
+        """Rows of Spark's state."""
+        told = self.query.recentProgress
+        return sum(state.numRowsTotal for state in told[-1].stateOperators) if told else -1
 
     @property
     def dropped(self) -> int:

@@ -294,6 +294,19 @@ def test_a_key_that_two_results_may_have_is_refused(
     ]
 
 
+@pytest.mark.parametrize("emit", ["final", "changes"])
+def test_when_copies_were_sent_is_seen_where_each_of_them_counts(
+    spark: SparkSession, tmp_path: Path, emit: str
+) -> None:
+    sent = EVENTS.replace("    time: {event: at}\n", "    time: {event: at, sent: told}\n    copies: count\n", 1)
+    sent = sent.replace("at: timestamptz}", "at: timestamptz, told: timestamptz}", 1)
+    once, sql = sent.replace("copies: count", "copies: drop"), f"{START}, max(told) AS told {GROUPED}"
+    assert isinstance(found(spark, tmp_path, sql, emit=emit, events=sent), AnalysedStream)
+    (mistake,) = found(spark, tmp_path, sql, emit=emit, events=once)
+    assert "`told` cannot be resolved" in mistake.what
+    assert isinstance(found(spark, tmp_path, f"{START} {GROUPED}", emit=emit, events=once), AnalysedStream)
+
+
 def test_a_key_that_is_no_column_is_told(spark: SparkSession, tmp_path: Path) -> None:
     (mistake,) = found(spark, tmp_path, f"{START} {GROUPED}", "[minut, page]")
     assert (mistake.field, mistake.what) == ("key", "`minut` is no column of the result; did you mean `minute`?")

@@ -27,7 +27,7 @@ from driftless.facts.generation import (
     generations,
     next_number,
 )
-from driftless.facts.state import State
+from driftless.facts.state import State, history
 from driftless.facts.streams import newest_stream_build
 from driftless.kafka.client import Offsets
 from driftless.pipeline import control_of, load
@@ -88,7 +88,8 @@ def rebuild(
 
 
 def rebuild_stream(config: Config, stream: str) -> int:
-    """Begin another build of a stream as it is, and with it a generation of each follower; the number of the build.
+    """Begin another build of a stream as it is, and with it of each view that has it as its root, and a generation of
+    each follower; the number of the build.
 
     Raises ConfigError where it was never applied.
     """
@@ -100,10 +101,19 @@ def rebuild_stream(config: Config, stream: str) -> int:
     again = replace(before, number=before.number + 1, why="it was asked for", log=None)
     again = again.from_first_events(control.kafka).with_topics(control.kafka, config.name)
     facts: dict[str, dict[str, object] | None] = {again.key: again.to_json()}
+    logs: dict[str, FollowedLog] = {stream: again.followed}
+    for name, view in config.views.items():
+        if view.stream == stream and (old := newest_build(state, name)) is not None:
+            epochs = old.epochs | {again.table.full_name: again.number}
+            why = f"{stream}: {again.why}"
+            fresh = replace(old, number=old.number + 1, epochs=epochs, why=why, log=None, history=history(state))
+            fresh = fresh.with_topic(control.kafka, config.name)
+            facts[fresh.key] = fresh.to_json()
+            logs[name] = fresh.followed
     for name, follower in config.followers.items():
-        if follower.view == stream and generations(state, name):
+        if follower.view in logs and generations(state, name):
             number = next_number(state, name)
-            facts |= begin_facts(name, define(config, name, again.table, log=again.followed, number=number))
+            facts |= begin_facts(name, define(config, name, again.table, log=logs[follower.view], number=number))
     control.write(facts)
     return again.number
 

@@ -16,6 +16,11 @@ def join_name(schema: str, table: str) -> str:
     return ".".join(quoted_column(part) if set(part) & set('."') else part for part in (schema, table))
 
 
+def is_computed(full_name: str) -> bool:
+    """Whether it is of what a stream computes, which has no schema."""
+    return full_name.startswith(".")
+
+
 def split_name(name: str) -> tuple[str, str]:
     """(schema, table) of a name as it may stand in sync.yaml. What is not quoted is taken as it is, capitals too.
 

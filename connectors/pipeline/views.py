@@ -74,7 +74,7 @@ def plan_builds(
             tree,
             {table: epochs[table] for table in tree.tables},
             own or config.kafka.partitions,
-            max([*kept, *([KEEP_DELETES_MS] if tree.stream else [])]),
+            max([*kept, KEEP_DELETES_MS] if tree.stream else kept),
             history=history(state) + renewed,
         )
         another = another_topic(context.kafka, before.log) if before is not None and before.log is not None else ""

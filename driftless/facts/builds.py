@@ -14,6 +14,7 @@ from driftless.facts.state import State
 from driftless.facts.streams import FollowedStream
 from driftless.kafka.client import Kafka
 from driftless.kafka.log_writer import create_log
+from driftless.table import is_computed
 from driftless.views.tree import View
 
 
@@ -144,13 +145,15 @@ class FollowedView:
         return state.get(_key(self.view, self.number)) is not None
 
     def is_superseded(self, state: State) -> bool:
-        """Whether a later build begins at a newer epoch of one of its tables."""
+        """Whether a later build begins at a newer epoch of one of its tables. An older build of a stream shows nothing
+        that is gone: it is read until the newer one is as far.
+        """
         last = newest_number(state, self.view)
         newest, mine = (state.get(_key(self.view, n)) for n in (last, self.number))
         if newest is None or mine is None:
             return self.number < last
         epochs, before = (cast("dict[str, int]", fact["epochs"]) for fact in (newest, mine))
-        return any(epochs.get(table, 0) > epoch for table, epoch in before.items())
+        return any(epochs.get(name, 0) > epoch for name, epoch in before.items() if not is_computed(name))
 
     def newest(self, state: State) -> FollowedView:
         return replace(self, number=newest_number(state, self.view))

@@ -171,11 +171,6 @@ class FollowedTable:
     epoch: int = 1
     fingerprint: str = ""
 
-    @property
-    def place(self) -> int:
-        """What tells it from others of the same table: the greater one is newer."""
-        return self.epoch
-
     def to_json(self) -> LogName:
         return {"epoch": self.epoch, "build": 0}
 

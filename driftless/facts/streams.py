@@ -298,11 +298,6 @@ class FollowedStream:
     number: int
     fingerprint: str = field(default="", compare=False)
 
-    @property
-    def place(self) -> int:
-        """What tells it from others of the same stream: the greater one is newer."""
-        return self.number
-
     def to_json(self) -> LogName:
         return {"epoch": 1, "build": 0, "stream": self.number}
 
@@ -323,7 +318,7 @@ class FollowedStream:
 
     def why_newest(self, state: State) -> str:
         build = newest_stream_build(state, self.stream)
-        return f"{self.stream}: {build.why or 'it has another build'}" if build else ""
+        return build.why if build else ""
 
     def build(self, state: State) -> None:
         """None: no view is made of tables here; see `stream_build`."""

@@ -139,8 +139,7 @@ class ViewRunner(LeasedWorkers[_RunningBuild]):
         remove(self._halt(number).worker.path)
 
     def _follow_the_epochs(self, state: State) -> Facts:
-        """Where the log of a table has a new epoch, or a stream a new build, begin a build from there: the present one
-        shows what is gone.
+        """Where the log of a table has a new epoch, begin a build from there: the present one shows what is gone.
 
         It goes on from the newest that was asked for, also from one that waits for the snapshot of a table.
         """
@@ -148,12 +147,13 @@ class ViewRunner(LeasedWorkers[_RunningBuild]):
         epochs, why = dict(newest.epochs), ""
         for name, followed in newest.sources.items():
             log = None if followed.ours else registered_log(state, name)
-            truncation = None if log is None else self._shared.frontiers.truncation(log)
-            if log is not None and truncation is not None:
+            if log is None:
+                continue
+            truncation = self._shared.frontiers.truncation(log)
+            if truncation is not None:
                 return truncated(self._shared.kafka, log, truncation).fact(name)
-            place = followed.newest(state).place if log is None else log.newest.number
-            if place > epochs[name]:
-                epochs[name], why = place, followed.why_newest(state)
+            if log.newest.number > epochs[name]:
+                epochs[name], why = log.newest.number, f"{name}: {log.newest.why}"
         if not why:
             return {}
         _log.warning("view %s: %s; it is rebuilt from there", self.view, why)

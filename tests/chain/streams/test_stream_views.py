@@ -108,6 +108,7 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
     }
     pipeline.sync["followers"]["sales-cache"] = {
         "view": "sales",
+        "keep": "3s",
         "redis": {"url": "${CACHE_URL}", "key": f"{pipeline.name}-sales:{{began}}:{{product_id}}"},
     }
     pipeline.apply()

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from bench.events import LATENESS_MS, PARTITIONS, cpu_seconds, is_read, stream_build, written_events
+from bench.claims.streams import LATENESS_MS, PARTITIONS, cpu_seconds, is_read, stream_build, written_events
 from bench.figures import Figure, Report, Scale
 from bench.pipeline import until
 from driftless.config.models import KafkaConfig

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import random
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+import psutil
 from pyspark.sql import DataFrame, SparkSession
 
-from bench.events import LATENESS_MS, PARTITIONS, cpu_seconds, is_read, stream_build, written_events
 from bench.figures import Figure, Report, Scale
 from bench.pipeline import until
 from driftless.config.models import KafkaConfig
-from driftless.facts.streams import SESSION, WINDOW, StreamBuild
+from driftless.facts.event_source import EventSource
+from driftless.facts.streams import SESSION, WINDOW, StreamBuild, stream_table
 from driftless.kafka.client import Kafka
+from driftless.table import Column
 from jobs.spark.session import session, stop
 from jobs.spark.source import kafka_options
 from jobs.streams.log.batch import QueryCheckpoint
@@ -27,6 +33,8 @@ from stack import Stack, fetch
 
 AIM = "15,000 events/CPU s"
 USERS = 20_000
+PARTITIONS, SPREAD_MS, LATENESS_MS = 4, 15 * 60_000, 3_600_000
+COLUMNS = {"id": "bigint", "user_id": "bigint", "page": "text", "at": "timestamptz"}
 TUMBLING = (
     "SELECT window.start AS began, user_id, count(*) AS n, max(id) AS last FROM clicks "
     "GROUP BY window(at, '1 minute'), user_id"
@@ -134,3 +142,61 @@ def _in_batch(spark: SparkSession, kafka: Kafka, build: StreamBuild, now: int) -
 def _cost(ends: Mapping[str, Mapping[int, int]], documents: int, begun: tuple[float, float]) -> _Cost:
     driver, jvm = (now - then for now, then in zip(cpu_seconds(), begun, strict=True))
     return _Cost(sum(sum(offsets.values()) for offsets in ends.values()), documents, driver, jvm)
+
+
+@contextmanager
+def written_events(
+    kafka: Kafka, name: str, counts: Mapping[str, int], now: int, users: int
+) -> Iterator[dict[str, str]]:
+    """Topics of events of so many users, that happened in the last quarter of an hour, in no order."""
+    topics = {events: f"{name}.{events}" for events in counts}
+    chance, producer = random.Random(7), kafka.producer()
+    for events, topic in topics.items():
+        kafka.create(topic, PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
+        until(f"the topic {topic}", partial(kafka.topic, topic))
+        for n in range(counts[events]):
+            event = {
+                "id": n,
+                "user_id": chance.randrange(users),
+                "page": f"page {n % 997}",
+                "at": now - chance.randrange(SPREAD_MS),
+            }
+            producer.produce(topic, json.dumps(event).encode())
+            if n % 10_000 == 0:
+                producer.flush(60)
+        producer.flush(60)
+    try:
+        yield topics
+    finally:
+        kafka.delete(*topics.values(), *(topic for topic in kafka.topics() if topic.startswith(f"{name}.stream.")))
+
+
+def stream_build(
+    kafka: Kafka, stream: str, sql: str, closes: str, key: tuple[str, ...], topics: Mapping[str, str]
+) -> StreamBuild:
+    """A stream over these topics from their first events: `closes`, `key` as of a build."""
+    events = {}
+    for each, topic in topics.items():
+        found = kafka.topic(topic)
+        assert found is not None
+        floors = dict.fromkeys(range(PARTITIONS), 0)
+        events[each] = EventSource(topic, found.id, floors, COLUMNS, "at", None, LATENESS_MS)
+    columns = (Column("began", "timestamptz"), *(Column(c, "int8") for c in ("user_id", "n", "last")))
+    return StreamBuild(stream, 1, sql, events, stream_table(stream, columns, key), "", PARTITIONS, closes=closes)
+
+
+def is_read(publisher: StreamPublisher, ends: Mapping[str, Mapping[int, int]]) -> bool:
+    """Whether everything before these places has been read, and what came of it is published."""
+    read = publisher.newest.read if publisher.newest is not None else {}
+    return all(read.get(topic, {}).get(p, 0) >= end for topic, offsets in ends.items() for p, end in offsets.items())
+
+
+def cpu_seconds() -> tuple[float, float]:
+    """Seconds of this process, and of Spark's JVM."""
+    here, others = psutil.Process(), 0.0
+    for child in here.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            times = child.cpu_times()
+            others += times.user + times.system
+    mine = here.cpu_times()
+    return mine.user + mine.system, others

@@ -68,6 +68,9 @@ def test_what_is_wrong_with_a_pattern_is_told(
     assert said in mistakes[0].what
 
 
-def test_late_events_cannot_correct_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
-    (mistake,) = found(spark, tmp_path, BEGINS, events=CORRECTED + CALM)
-    assert "a late event may take a match away again" in mistake.what
+def test_late_events_correct_a_pattern_but_no_sessions_of_its_matches(spark: SparkSession, tmp_path: Path) -> None:
+    analysed = found(spark, tmp_path, BEGINS, events=CORRECTED + CALM)
+    assert isinstance(analysed, AnalysedStream), analysed
+    sessions = "SELECT session_window.start AS minute, page FROM calm GROUP BY session_window(at, '5 seconds'), page"
+    (mistake,) = found(spark, tmp_path, sessions, events=CORRECTED + CALM)
+    assert "it has sessions of what joins or patterns give" in mistake.what

@@ -105,9 +105,7 @@ def rebuild_stream(config: Config, stream: str) -> int:
     for name, view in config.views.items():
         if view.stream == stream and (old := newest_build(state, name)) is not None:
             epochs = old.epochs | {again.table.full_name: again.number}
-            why = f"{stream}: {again.why}"
-            fresh = replace(old, number=old.number + 1, epochs=epochs, why=why, log=None, history=history(state))
-            fresh = fresh.with_topic(control.kafka, config.name)
+            fresh = old.followed_by(control.kafka, config.name, epochs, f"{stream}: {again.why}", history(state))
             facts[fresh.key] = fresh.to_json()
             logs[name] = fresh.followed
     for name, follower in config.followers.items():

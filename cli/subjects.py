@@ -18,7 +18,7 @@ from driftless.facts.epochs import FollowedTable, TopicLog, registered_log, same
 from driftless.facts.generation import Generation
 from driftless.facts.state import State
 from driftless.facts.streams import StreamBuild, newest_stream_build, stream_build
-from driftless.table import Table
+from driftless.table import Table, is_computed
 from driftless.types import refusal
 from driftless.verify.builders import Builders
 from driftless.verify.subject import Source, Subject, Target
@@ -59,7 +59,7 @@ class Subjects:
         seconds: float,
     ) -> None:
         """`again`: has the rows of a table that fulfil a condition written into its log once more. `source`: the
-        database. `seconds`: for which whoever builds a view may take to answer.
+        database. `seconds`: how long the builders of a view may take to answer.
         """
         self.groups: dict[tuple[object, ...], Group] = {}
         self.tables: dict[str, Subject] = {}
@@ -144,7 +144,7 @@ class Subjects:
         if build is None:
             return Group(replace(subject, beside=self._beside, again=self._read_again(view)))
         for name, of_build in view.tables.items():
-            if name != view.root.table or not view.stream:
+            if not is_computed(name):
                 self._add_table(name, of_build, build)
         if view.stream:
             subject = replace(subject, source=self._add_root(view, build))

@@ -16,6 +16,15 @@ def read(text: str) -> Any:
     return json.loads(text, parse_int=Number, parse_float=Number)
 
 
+def read_object(text: str) -> dict[str, Any] | None:
+    """None for what is no JSON object."""
+    try:
+        found = read(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def write(value: Any, indent: int | None = None) -> str:
     """On one line and in ASCII, or with `indent` for people; what a terminal could take for a command is escaped."""
     return _write(value, indent, "\n")

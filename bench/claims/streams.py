@@ -8,12 +8,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import psutil
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from bench.figures import Figure, Report, Scale
 from bench.pipeline import until
@@ -71,6 +72,23 @@ class _Cost:
         return f"{self.driver:.1f} + {self.jvm:.1f} CPU s (driver + JVM)"
 
 
+@dataclass
+class RunningQuery:
+    """A stream's query, what has been published of it, and the folder of its checkpoint."""
+
+    build: StreamBuild
+    publisher: StreamPublisher
+    folder: Path
+    documents: int = 0
+    query: StreamingQuery = field(init=False)
+
+    @property
+    def closed_ms(self) -> int:
+        """Up to when windows are closed."""
+        newest = self.publisher.newest
+        return 0 if newest is None else newest.closed_ms
+
+
 def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
     """Of `scale.rows` events, the join with a third as many searches; each form first as a stream, then as a batch."""
     endpoints = stack.endpoints()
@@ -105,28 +123,36 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
 
 def _streamed(spark: SparkSession, kafka: Kafka, name: str, build: StreamBuild, now: int) -> _Cost:
     """The whole of it: read, counted, closed by a tick, and published."""
+    begun = cpu_seconds()
+    with running_query(spark, kafka, name, build) as running:
+        ends = {topic: kafka.committed_ends(topic, PARTITIONS) for topic in build.topics}
+        until("all events to be read", lambda: is_read(running.publisher, ends), seconds=900)
+        closed = now + 120_000
+        running.publisher.tick(closed + LATENESS_MS + 1)
+        until("all windows to be closed", lambda: running.closed_ms >= closed)
+    return _cost(ends, running.documents, begun)
+
+
+@contextmanager
+def running_query(spark: SparkSession, kafka: Kafka, name: str, build: StreamBuild) -> Iterator[RunningQuery]:
+    """A stream over its topics, published as a worker does it, until the block ends."""
     build = build.with_topics(kafka, name)
     publisher = StreamPublisher(kafka, name, build)
-    documents = 0
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = QueryCheckpoint(Path(folder) / "checkpoint")
 
         def publish(rows: DataFrame, batch: int) -> None:
-            nonlocal documents
             found = list(results(build.stream, rows.toArrow(), build.table.key))
             publisher.publish(checkpoint.id, batch, checkpoint.planned(batch), found)
-            documents += len(found)
+            running.documents += len(found)
 
-        begun = cpu_seconds()
         own, options = queries.query_session(spark), kafka_options(kafka, "bench")
-        query = queries.start(own, build, options, publisher.ticks, checkpoint.folder, publish)
-        ends = {topic: kafka.committed_ends(topic, PARTITIONS) for topic in build.topics}
-        until("all events to be read", lambda: is_read(publisher, ends), seconds=900)
-        closed = now + 120_000
-        publisher.tick(closed + LATENESS_MS + 1)
-        until("all windows to be closed", lambda: publisher.newest is not None and publisher.newest.closed_ms >= closed)
-        query.stop()
-        return _cost(ends, documents, begun)
+        running = RunningQuery(build, publisher, checkpoint.folder)
+        running.query = queries.start(own, build, options, publisher.ticks, checkpoint.folder, publish)
+        try:
+            yield running
+        finally:
+            running.query.stop()
 
 
 def _in_batch(spark: SparkSession, kafka: Kafka, build: StreamBuild, now: int) -> _Cost:

@@ -111,7 +111,7 @@ class _Check:
             }
 
     def _root_or_table(self, at: Location, name: str) -> str:
-        """A stream may be the root of a view, by its own name: a table of that name is told by its schema."""
+        """A stream may be the root of a view, by its own name; a table of that name is written with its schema."""
         return name if at[-1] == "root" and name in self._section("streams") else self._qualified(at, name)
 
     def _qualified(self, at: Location, name: str) -> str:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 from driftless.config.base import Model
 from driftless.config.duration import Duration, milliseconds
 from driftless.config.views import KeyColumns
-from driftless.streams.event_types import MOMENT, event_type
+from driftless.streams.event_types import MOMENT, event_type, shown_columns
 
 _SQL_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -232,8 +232,12 @@ class EventsConfig(Model):
     @property
     def shown(self) -> dict[str, str]:
         """The columns that a query sees, with their types."""
-        hidden = self.time.sent if self.copies == "drop" else None
-        return {name: kind for name, kind in self.columns.items() if name != hidden}
+        return shown_columns(self.columns, self.time.sent, once=self.once)
+
+    @property
+    def once(self) -> bool:
+        """Whether of events that are alike one counts."""
+        return self.copies == "drop"
 
     @property
     def captured(self) -> str | None:
@@ -250,7 +254,7 @@ class EventsConfig(Model):
             raise ValueError("it does not say where events are: `topic: app.clicks`, or `table: public.orders`")
         if self.overload is not None and self.topic is None:
             raise ValueError("`overload` is of a `topic`: rows of a table all count")
-        if self.copies == "drop" and self.topic is None:
+        if self.once and self.topic is None:
             raise ValueError("`copies` is of a `topic`: each row of a table is one event")
         if len(said) > 1:
             raise ValueError(f"`{said[0]}` and `{said[1]}`: events are in one place; make events of each")

@@ -42,10 +42,9 @@ class Build:
     @property
     def sources(self) -> dict[str, FollowedTable | FollowedStream]:
         """The logs that it is made of, by the names of tables."""
-        root = self.view.root.table if self.view.stream else None
         return {
             name: FollowedStream(self.view.stream, self.epochs[name])
-            if name == root
+            if is_computed(name)
             else FollowedTable(name, self.epochs[name])
             for name in self.view.tables
         }
@@ -85,6 +84,11 @@ class Build:
             log,
             data.get("history", 0),
         )
+
+    def followed_by(self, kafka: Kafka, pipeline: str, epochs: dict[str, int], why: str, history: int) -> Build:
+        """The next build of the same view, which begins at these epochs; with its topic."""
+        fresh = replace(self, number=self.number + 1, epochs=epochs, why=why, log=None, history=history)
+        return fresh.with_topic(kafka, pipeline)
 
     def with_topic(self, kafka: Kafka, pipeline: str) -> Build:
         """The same with its topic, made where it is missing."""

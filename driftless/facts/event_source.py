@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from driftless.config.duration import milliseconds
 from driftless.config.streams import EventsConfig
 from driftless.kafka.client import Offsets, Topic
+from driftless.streams.event_types import shown_columns
 from driftless.table import Column
 
 
@@ -96,8 +97,8 @@ class EventSource:
 
     @property
     def shown(self) -> dict[str, str]:
-        """The columns that a query sees, with their types: copies may have been sent at different times."""
-        return {name: kind for name, kind in self.columns.items() if not (self.once and name == self.sent)}
+        """The columns that a query sees, with their types."""
+        return shown_columns(self.columns, self.sent, once=self.once)
 
     @property
     def is_placed(self) -> bool:
@@ -133,8 +134,8 @@ def _rules(config: EventsConfig) -> dict[str, Any]:
         "sent": time.sent,
         "lateness": config.lateness_ms,
         "correct": config.correct_ms,
+        "once": config.once,
     }
-    rules |= {"once": True} if config.copies == "drop" else {}
     if config.overload is None:
         return rules
     return {**rules, "behind": milliseconds(config.overload.behind), "sample": config.overload.of_10_000}

@@ -75,6 +75,11 @@ def spark_types(columns: Mapping[str, str]) -> dict[str, str]:
     return {name: event_type(written).spark for name, written in columns.items()}
 
 
+def shown_columns(columns: Mapping[str, str], sent: str | None, *, once: bool) -> dict[str, str]:
+    """The columns that a query sees. `once`: of events that are alike one counts, so when each was sent is hidden."""
+    return {name: written for name, written in columns.items() if not (once and name == sent)}
+
+
 def event_type_of(column: Column) -> str | None:
     """The type of an event's column that holds what a column of a table does; None where none does."""
     rule = rule_of(column)

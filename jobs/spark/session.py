@@ -75,7 +75,7 @@ SETTINGS = {
     # A column may be called ${HOME}.
     "spark.sql.variable.substitute": "false",
     # What Spark's parser learns of each text that it reads, which it would keep without bound: percent of the heap.
-    # With less than a wide table's text teaches it, it would learn that anew each time, for seconds.
+    # A bound below what the text of one wide table takes makes Spark parse that text from nothing each time.
     "spark.sql.parser.manageParserCaches": "true",
     "spark.sql.parser.parserDfaCacheFlushRatio": "20",
     # Nobody looks at what ended slices were; with Spark's own numbers the heap grows for the first thousand.

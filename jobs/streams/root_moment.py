@@ -66,13 +66,8 @@ def stream_root_moment(
     """A position of the source, and what is in the log of the stream by then."""
     with source(report) as pinned:
         kafka.decided_ends(log.topic, log.partitions)
-        found = {key: kept.document for key, kept in published(kafka, log).items() if _is_document(kept.document)}
-        yield StreamRootMoment(pinned, found)
-
-
-def _is_document(text: str) -> bool:
-    """Whether it is one that driftless can have written."""
-    try:
-        return isinstance(exact.read(text), dict)
-    except ValueError:
-        return False
+        texts = {key: kept.document for key, kept in published(kafka, log).items()}
+        # No version of driftless writes what is no object.
+        yield StreamRootMoment(
+            pinned, {key: text for key, text in texts.items() if exact.read_object(text) is not None}
+        )

@@ -14,7 +14,6 @@ from driftless.facts.builds import begun_at
 from driftless.facts.generation import generations
 from driftless.facts.state import Fact, State
 from driftless.facts.streams import StreamBuild, stream_builds, stream_progress_key
-from driftless.table import join_name
 from jobs.spark.session import submitted
 from jobs.streams.progress import StreamProgress
 from jobs.streams.worker import StreamWorker
@@ -43,7 +42,7 @@ class StreamRunner(LeasedWorkers[_RunningStream]):
         self.stream = stream
         self._readers = {name for name, f in shared.config.followers.items() if f.view == stream}
         self._views = [name for name, view in shared.config.views.items() if view.stream == stream]
-        """Those of which its documents are the root."""
+        """The views whose root is this stream."""
         self._facts: dict[str, Fact] = {}
         self._known: dict[int, StreamBuild] = {}
 
@@ -107,7 +106,8 @@ class StreamRunner(LeasedWorkers[_RunningStream]):
             return {}
         read = {g.stream for name in self._readers for g in generations(state, name).values()}
         builds = (fact.value for name in self._views for fact in state.by_prefix(f"view/{name}").values())
-        read |= {begun_at(build, join_name("", self.stream)) for build in builds}
+        table = self._known[max(self._known)].table.full_name
+        read |= {begun_at(build, table) for build in builds}
         facts: Facts = {}
         for n in [n for n in self._known if n != max(self._known) and n not in read]:
             self.confirm_lease()

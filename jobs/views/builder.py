@@ -80,7 +80,7 @@ class Builder:
         self.oversized = Oversized(shared.quarantine, build, shard, Oversized.limit(shared.kafka.settings()))
         self._own = build.log
         self._logs = logs
-        self._of_tables = [t.log for t in logs if not build.sources[t.table].ours]
+        self._of_tables = [t.log for t in logs if not t.members]
         self._ids = {t.log.topic: t.log.topic_id for t in logs}
         self._shared = shared
         self._kafka = shared.kafka
@@ -181,9 +181,9 @@ class Builder:
     def _cuts(self) -> CutReader:
         streams: dict[str, int] = {}
         for t in self._logs:
-            followed = self.build.sources[t.table]
-            if followed.ours:
+            if t.members:
                 streams[t.log.topic] = t.log.partitions
+                followed = self.build.sources[t.table]
                 self._computed, self._computed_lsn = FrontierFeed(followed, t.log, self._shared.frontiers), 0
         return CutReader(self._kafka, self._pipeline, {log.topic: log.partitions for log in self._of_tables}, streams)
 
@@ -275,7 +275,7 @@ class Builder:
                 _log.warning("%s: resumed", self.group)
 
     def _claimable(self, marker: Marker, reached: Mapping[Partition, int]) -> Marker:
-        """The position of which the rows hold everything: not beyond what the stream has computed."""
+        """The position that the view may claim: that of the cut, or that of the stream where it is older."""
         if self._computed is None:
             return marker
         pending = self._computed.pending

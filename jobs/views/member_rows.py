@@ -42,11 +42,11 @@ def member_rows(topic: str, found: pa.Table, columns: Sequence[str]) -> pa.Table
     places = zip(*(found[name].to_pylist() for name in ("partition", "offset", "key", _DOCUMENT)), strict=True)
     texts: list[list[str | None]] = [[] for _ in columns]
     for partition, offset, key, document in places:
-        row = {} if document is None else _object(document)
+        row = {} if document is None else exact.read_object(document)
         if row is None or key is None:
             raise DecodeError(
                 f"{topic}/{partition}/{offset}: it is no document of a stream",
-                hint="somebody else has written it; `driftless rebuild` makes the stream's log anew",
+                hint="another program has written it; `driftless rebuild` of the stream begins a new log",
             )
         for name, column in zip(columns, texts, strict=True):
             column.append(_text(row.get(name)))
@@ -55,14 +55,6 @@ def member_rows(topic: str, found: pa.Table, columns: Sequence[str]) -> pa.Table
         [*kept.columns, *(pa.array(column, pa.string()) for column in texts)],
         names=[*kept.column_names, *(f"c{number}" for number in range(len(columns)))],
     )
-
-
-def _object(text: str) -> dict[str, Any] | None:
-    try:
-        found = exact.read(text)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _text(value: Any) -> str | None:

@@ -45,7 +45,8 @@ class TableLog:
     """A table's log as a view reads it: from which epoch, and how its records become rows.
 
     `source`: rows, by Spark's expressions. `plain`: see RowsSql. `decoded`: the same rows by Arrow, where it knows the
-    types of all columns. `members`: of documents of a stream, those that are columns.
+    types of all columns. `members`: of a stream's documents, those that are columns;
+    empty for the log of a table.
     """
 
     table: str

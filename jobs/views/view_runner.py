@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from driftless import names
 from driftless.control.request import Misunderstood, Request, old_answers, requests
@@ -78,7 +78,7 @@ class ViewRunner(LeasedWorkers[_RunningBuild]):
             return name.startswith(f"{self.view}/")
         if kind == "follower":
             return name.partition("/")[0] in self._readers
-        if kind in ("stream", "computed"):
+        if kind == "stream":
             return name.startswith(f"{self._shared.config.views[self.view].stream}/")
         return kind in ("epochs", "generation", "pipeline")
 
@@ -145,10 +145,10 @@ class ViewRunner(LeasedWorkers[_RunningBuild]):
         """
         newest = self._known[max(self._known)]
         epochs, why = dict(newest.epochs), ""
-        for name, followed in newest.sources.items():
-            log = None if followed.ours else registered_log(state, name)
+        for name in newest.view.tables:
+            log = registered_log(state, name)
             if log is None:
-                continue
+                continue  # it is what a stream computes
             truncation = self._shared.frontiers.truncation(log)
             if truncation is not None:
                 return truncated(self._shared.kafka, log, truncation).fact(name)
@@ -157,8 +157,7 @@ class ViewRunner(LeasedWorkers[_RunningBuild]):
         if not why:
             return {}
         _log.warning("view %s: %s; it is rebuilt from there", self.view, why)
-        fresh = replace(newest, number=newest.number + 1, epochs=epochs, why=why, log=None, history=history(state))
-        fresh = fresh.with_topic(self._shared.kafka, self._shared.config.name)
+        fresh = newest.followed_by(self._shared.kafka, self._shared.config.name, epochs, why, history(state))
         return {fresh.key: fresh.to_json()}
 
     def _drop_what_nobody_reads(self, known: dict[int, Build], state: State) -> Facts:

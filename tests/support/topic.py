@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.machine import until
+
+
+def make_events_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    """A topic into which an application writes events, as `driftless check` wants it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # must live until the broker has answered
+    new = NewTopic(topic, partitions, config={"message.timestamp.type": "LogAppendTime"})
+    for made in admin.create_topics([new]).values():
+        made.result()
 
 
 def records(bootstrap: str, topic: str, *, committed: bool = False) -> list[tuple[bytes | None, bytes | None]]:

@@ -347,7 +347,7 @@ def _tried(
         columns += [f"CAST(NULL AS INT) AS {PARTITION}", f"CAST(NULL AS BIGINT) AS {OFFSET}"]
         rows = spark.readStream.format("rate").option("rowsPerSecond", 1).load().where("false").selectExpr(*columns)
         rows = rows.withWatermark(source.time.event, NEVER)
-        known[name] = without_copies(rows, source.shown) if source.copies == "drop" else rows
+        known[name] = without_copies(rows, source.shown) if source.once else rows
         shown, types = known[name], spark_types(source.shown)
         for lookup, of_table in (each for each in lookups if each[0].events == name):
             versions = empty_versions(spark.readStream.format("rate").load(), of_table)

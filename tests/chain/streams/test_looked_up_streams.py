@@ -12,14 +12,13 @@ from typing import Any
 import psycopg
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from stack import stack_home
 from tests.chain.conftest import MakePipeline
 from tests.support.compare import Redis, View
 from tests.support.machine import until
 from tests.support.pipeline import Pipeline
-from tests.support.topic import records
+from tests.support.topic import make_events_topic, records
 
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
 
@@ -83,10 +82,7 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
     source.execute("insert into products values (1, 'first', 1), (2, 'second', 2.5)")
     pipeline = make_pipeline(View("item", "public.items"), tables={"public.items": {}, "public.products": {}})
     topic = f"{pipeline.name}.clicks"  # removed with the pipeline
-    settings = {"message.timestamp.type": "LogAppendTime"}
-    admin = AdminClient({"bootstrap.servers": pipeline.endpoints.kafka})
-    for made in admin.create_topics([NewTopic(topic, 3, config=settings)]).values():
-        made.result()
+    make_events_topic(pipeline.endpoints.kafka, topic, 3)
     pipeline.sync["events"] = {
         "clicks": {
             "topic": topic,

@@ -11,14 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from stack import stack_home
 from tests.chain.conftest import MakePipeline
 from tests.support.compare import Redis, View
 from tests.support.machine import until
 from tests.support.pipeline import Pipeline
-from tests.support.topic import records
+from tests.support.topic import make_events_topic, records
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
 
@@ -92,10 +91,7 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
     tables: dict[str, Any] = {f"public.{name}": {} for name in ("categories", "products", "notes")}
     pipeline = make_pipeline(View("category", "public.categories"), tables=tables)
     topic = f"{pipeline.name}.clicks"  # removed with the pipeline
-    settings = {"message.timestamp.type": "LogAppendTime"}
-    admin = AdminClient({"bootstrap.servers": pipeline.endpoints.kafka})
-    for made in admin.create_topics([NewTopic(topic, 3, config=settings)]).values():
-        made.result()
+    make_events_topic(pipeline.endpoints.kafka, topic, 3)
     types = {"id": "bigint", "product_id": "integer", "name": "text", "paid": "numeric(12,2)", "at": "timestamptz"}
     time_ = {"time": {"event": "at"}, "lateness": "1s"}
     pipeline.sync["events"] = {"clicks": {"topic": topic, "columns": types, **time_}}

@@ -17,14 +17,14 @@ from typing import Any
 import psycopg
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from stack import stack_home
 from tests.chain.conftest import MakePipeline
 from tests.support.compare import OpenSearch, Redis, Store, View
 from tests.support.machine import until
 from tests.support.pipeline import Pipeline
-from tests.support.topic import records
+from tests.support.topic import make_events_topic, records
 
 pytestmark = [pytest.mark.server, pytest.mark.soak]
 
@@ -59,10 +59,7 @@ def computed(make_pipeline: MakePipeline, source: psycopg.Connection, **settings
     source.execute("create table items (id int primary key, name text)")
     pipeline = make_pipeline(ITEM, **settings)
     topic = f"{pipeline.name}.clicks"  # removed with the pipeline
-    settings = {"message.timestamp.type": "LogAppendTime"}
-    admin = AdminClient({"bootstrap.servers": pipeline.endpoints.kafka})
-    for made in admin.create_topics([NewTopic(topic, PARTITIONS, config=settings)]).values():
-        made.result()
+    make_events_topic(pipeline.endpoints.kafka, topic, PARTITIONS)
     columns = {"id": "bigint", "page": "text", "price": "numeric(10,2)", "at": "timestamptz", "sent": "timestamptz"}
     pipeline.sync["events"] = {
         "clicks": {

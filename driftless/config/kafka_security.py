@@ -135,19 +135,25 @@ def problems(security: KafkaSecurity) -> Iterator[tuple[str, str]]:
         settings = {name: value for name, value in librdkafka(security).items() if not name.startswith("sasl.")}
         AdminClient({**settings, "security.protocol": "SSL"}, logger=_log)
     except KafkaException as exc:
-        yield _unreadable(str(exc.args[0].str()))
+        yield unreadable(str(exc.args[0].str()), tried=security.key_password is not None and _is_encrypted(security))
 
 
-def _unreadable(said: str) -> tuple[str, str]:
-    """What librdkafka cannot read: its words show no part of what was given."""
+def _is_encrypted(security: KafkaSecurity) -> bool:
+    return security.key is not None and "ENCRYPTED" in security.key
+
+
+def unreadable(said: str, *, tried: bool) -> tuple[str, str]:
+    """What librdkafka cannot read: its words show no part of what was given. `tried`: whether a password was needed,
+    and given. A wrong one is seen by its padding, which is right by chance once in 256 times; then the key is no key.
+    """
     field = next((field for setting, field in _PEM_SETTINGS.items() if setting in said), "protocol")
     if field == "key":
         if "bad password read" in said:
             return "key", "is encrypted: `key_password` is missing"
-        if "wrong password" in said or "bad decrypt" in said:
-            return "key_password", "does not open the key"
         if "key values mismatch" in said:
             return "key", "is not the key of `certificate`"
+        if tried:
+            return "key_password", "does not open the key"
     return field, f"cannot be read: {said.rsplit(': ', 1)[-1]}"
 
 

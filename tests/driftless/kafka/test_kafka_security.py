@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from cli.run import spark_jars
 from driftless.config.kafka_options import java_options, refused_options
-from driftless.config.kafka_security import FIELD_OF, KafkaSecurity, java, librdkafka, problems
+from driftless.config.kafka_security import FIELD_OF, KafkaSecurity, java, librdkafka, problems, unreadable
 from driftless.config.models import KafkaConfig
 from driftless.errors import SourceMisconfigured, SourceUnavailable
 from driftless.kafka.client import Kafka, Setting
@@ -74,6 +74,10 @@ def test_a_key_that_cannot_be_read_is_named_without_a_part_of_it(files: Certific
     assert said(**mine, key=str(files.encrypted_key)) == [("key", "is encrypted: `key_password` is missing")]
     wrong = {"key": str(files.encrypted_key), "key_password": "x"}
     assert said(**mine, **wrong) == [("key_password", "does not open the key")]
+    # What librdkafka says of one wrong password in 256, by which the key has a right padding.
+    lucky = "ssl.key.pem failed: error:1E08010C:DECODER routines::unsupported"
+    assert unreadable(lucky, tried=True) == ("key_password", "does not open the key")
+    assert unreadable(lucky, tried=False)[0] == "key"
     assert said(**mine, key=str(files.broker_key)) == [("key", "is not the key of `certificate`")]
     ((field, what),) = said(**mine, key=str(files.old_key))
     assert (field, what.split(",")[0]) == ("key", "begins with `BEGIN EC PRIVATE KEY`")

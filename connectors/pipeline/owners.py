@@ -22,7 +22,7 @@ _CONTROL = names.control_topic("")
 
 def taken(config: Config, context: PlanContext, state: State, existing: set[str]) -> Iterator[str]:
     """Why this pipeline must not be applied under its name, for an operator. `existing`: all topics."""
-    others = dict.fromkeys(_twins(config.name, context, existing))
+    others = dict.fromkeys(twins(config.name, context, existing))
     for other in others:
         yield (
             f"the pipeline `{other}` has the slot and the publication {names.slot(config.name)} already: they would be "
@@ -38,7 +38,7 @@ def taken(config: Config, context: PlanContext, state: State, existing: set[str]
         )
 
 
-def _twins(pipeline: str, context: PlanContext, existing: set[str]) -> Iterator[str]:
+def twins(pipeline: str, context: PlanContext, existing: set[str]) -> Iterator[str]:
     """Other pipelines on the same server whose slot has the same name: by this Kafka, and by the source."""
     server = context.source.identity()["system_identifier"]
     for topic in sorted(existing):

@@ -51,6 +51,13 @@ class Checkpoints:
     def remove(self, generation: int) -> None:
         self._server.call("DELETE", self._path(generation), ok={404})
 
+    def remove_index(self) -> None:
+        """Where no follower of the pipeline has a checkpoint any more. Who needs the index makes it again."""
+        self._server.call("POST", f"/{self._index}/_refresh", ok={404})
+        status, answer = self._server.call("GET", f"/{self._index}/_count", ok={404})
+        if status == 200 and orjson.loads(answer)["count"] == 0:
+            self._server.call("DELETE", f"/{self._index}", ok={404})
+
     def _path(self, generation: int) -> str:
         return f"/{self._index}/_doc/{quote(f'{self._follower}-{generation}', safe='')}"
 

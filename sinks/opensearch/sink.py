@@ -224,6 +224,8 @@ class OpenSearchSink:
                 raise drop_of_live(self._context.follower, generation)
         self._server.call("DELETE", f"/{self._name(generation)}", ok={404})
         self._checkpoints.remove(generation)
+        if also_live:
+            self._checkpoints.remove_index()
 
     def close(self) -> None:
         self._pool.shutdown()

@@ -98,7 +98,7 @@ def place(endpoints: Endpoints, database: str, tmp_path: Path) -> Iterator[dict[
         "CACHE_URL": endpoints.redis,
     }
     yield values
-    # The page's own removal has left the topics and the stores, or everything if it was not reached.
+    # The page's own removal has left nothing, or everything if it was not reached.
     remove_connector(endpoints.connect, "shop")
     with psycopg.connect(database, autocommit=True) as connection:
         drop_slot(connection, "shop")
@@ -217,7 +217,7 @@ def test_the_getting_started_page_works_word_by_word(
         said = [said for block in blocks(PAGE) if (said := reader.read(PAGE, block))]
     finally:
         reader.close()
-    check, plan, apply, run, look, _, follow, *_ = said
+    check, plan, apply, run, look, _, follow, *_, end = said
     assert "everything is ready" in check
     assert "create publication driftless_shop for table" in plan
     assert "`driftless run` follows" in apply
@@ -225,6 +225,7 @@ def test_the_getting_started_page_works_word_by_word(
     assert '"title":"Waterproof jacket"' in look
     assert "password_hash" not in "".join(said)
     assert '"state": "live"' in follow
+    assert "nothing is left of the pipeline shop, but for what stays" in end
 
 
 @pytest.mark.server

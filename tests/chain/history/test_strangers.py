@@ -246,6 +246,9 @@ def test_a_name_that_another_pipeline_has_is_refused_before_anything_is_touched(
                 "the pipeline `shop_eu` has the slot and the publication driftless_shop_eu already"
                 in done.out + done.err
             )
+        done = twin("destroy", "--yes")
+        assert done.code == 2, done
+        assert "driftless_shop_eu are those of the pipeline `shop_eu` as well" in done.err
     finally:
         source.execute("delete from driftless.tokens where pipeline = 'shop_eu'")
     assert source.execute("select from pg_publication where pubname = 'driftless_shop_eu'").fetchall() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
 from unittest.mock import ANY
@@ -143,3 +144,30 @@ def test_rows_that_the_role_would_not_see_are_told_of(pipeline: Pipeline, source
     finally:
         source.execute("alter table numbers disable row level security")
     assert pipeline.here("check").code == 0
+
+
+def test_what_the_role_may_not_take_away_is_named_with_what_a_dba_runs(
+    pipeline: Pipeline, source: psycopg.Connection
+) -> None:
+    pipeline.end_jobs()
+    done = pipeline.here("destroy", "--yes", seconds=240)
+    assert done.code == 1, done
+    told = re.findall(r"^  a DBA may run: (.*)$", done.err, re.MULTILINE)
+    publication = f"driftless_{pipeline.name}"
+    assert told == [
+        *(
+            f"drop trigger if exists driftless_truncate on {table};"
+            for table in ('"closed"."things"', '"public"."numbers"', '"public"."people"')
+        ),
+        f"drop publication if exists {publication};",
+        f'drop table if exists "driftless"."signals_{pipeline.name}";',
+        "drop function if exists driftless.truncated();",
+        "drop table if exists driftless.tokens;",
+        "drop schema if exists driftless;",
+    ]
+    assert source.execute("select 1 from pg_replication_slots where slot_name = %s", (publication,)).fetchall() == []
+    for statement in told:
+        source.execute(statement.encode())
+    again = pipeline.here("destroy", "--yes", seconds=240)
+    assert again.code == 0, again
+    assert f"nothing is left of the pipeline {pipeline.name}, but for what stays" in again.out

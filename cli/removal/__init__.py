@@ -1,0 +1,1 @@
+"""What `driftless destroy` finds and takes away."""

@@ -30,7 +30,7 @@ from connectors.debezium.connect import Connect
 from connectors.debezium.connector import topic_plan
 from driftless import names
 from driftless.config.load import load
-from driftless.config.models import Config
+from driftless.config.models import Config, ConnectConfig
 from driftless.control.topic import SETTINGS, Control
 from driftless.facts.epochs import first_epoch
 from driftless.facts.generation import begin_facts, define, generations
@@ -333,7 +333,7 @@ class Pipeline:
         shutil.rmtree(self.rows, ignore_errors=True)
 
     def _remove_source(self) -> None:
-        Connect(self.endpoints.connect).delete(names.connector(self.name))
+        Connect(ConnectConfig(url=self.endpoints.connect)).delete(names.connector(self.name))
         slot = names.slot(self.name)
         with psycopg.connect(self.endpoints.postgres, autocommit=True) as connection:
             active = "select 1 from pg_replication_slots where slot_name = %s and active"

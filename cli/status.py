@@ -76,7 +76,7 @@ def source_problems(config: Config, kafka: Kafka, postgres: Any, state: State) -
     from connectors.debezium.connect import Connect
     from connectors.pipeline.guard import connector_trouble, topic_troubles, troubles
 
-    connect = Connect(config.connect.url, patience=_ANSWER_SECONDS)
+    connect = Connect(config.connect, patience=_ANSWER_SECONDS)
     for trouble in (*troubles(config, postgres, connect, state), *topic_troubles(config, kafka, state)):
         yield Problem("source", trouble.what, trouble.hint)
     if state.get("pipeline/identity") is None:

@@ -200,7 +200,7 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
         mark = partial(emit_marker, source, config.name)
         taken = Source(partial(moment, config.source.dsn, asked.patience), mark)
         reached = ending.enter_context(PositionWaiter(control, asked.timeout, say))
-        connect = Connect(config.connect.url)
+        connect = Connect(config.connect)
         again = Snapshots(config.name, source, control.kafka, connect, say).again
         subjects = Subjects(config, control, state, spark, again, taken, asked.timeout)
         for name in asked.names:

@@ -61,7 +61,7 @@ class SourceWatch(Background):
         try:
             if self._source is None:
                 self._source = Postgres(self._config.source.dsn)
-            connect = Connect(self._config.connect.url)
+            connect = Connect(self._config.connect)
             found = list(troubles(self._config, self._source, connect, state, often=often))
             if found:  # an `apply` may just be taking a table out
                 self._reader.poll(1.0)

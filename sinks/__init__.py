@@ -89,6 +89,16 @@ class SinkConfig(StoreConfig):
         return iter(())
 
 
+def certificates_together(url: str, scheme: str, given: Any) -> None:
+    """Raise ValueError where the fields `ca_certs`, `client_cert` and `client_key` do not go together."""
+    if given.client_key is not None and given.client_cert is None:
+        raise ValueError("`client_key` needs `client_cert`")
+    if (given.ca_certs or given.client_cert) and not url.startswith(f"{scheme}://"):
+        raise ValueError(
+            f"`ca_certs` and `client_cert` have no meaning without TLS: the url must begin with `{scheme}://`"
+        )
+
+
 def drop_of_live(follower: str, generation: int) -> SinkError:
     """What a sink raises rather than take away what readers see."""
     return SinkError(

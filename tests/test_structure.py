@@ -33,6 +33,7 @@ WITHIN = {
     "driftless": (),
     "driftless/where": ("driftless",),
     "driftless/streams": ("driftless",),
+    "driftless/transport": (),
     "driftless/config": ("driftless", "driftless/where", "driftless/streams"),
     "driftless/views": ("driftless", "driftless/where", "driftless/config"),
     "driftless/kafka": ("driftless", "driftless/config"),

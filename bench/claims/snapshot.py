@@ -11,6 +11,7 @@ from bench.figures import Figure, Report, Scale, median
 from bench.pipeline import Pipeline, pipeline, until
 from connectors.debezium.connect import Connect
 from driftless import names
+from driftless.config.models import ConnectConfig
 from stack import Stack
 
 _TUNED = (
@@ -49,7 +50,7 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
 
 def _by_default(p: Pipeline, rows: int) -> float:
     """The same connector with nothing tuned, into a topic and by a slot of its own."""
-    connect, prefix = Connect(p.endpoints.connect), f"{p.name}-plain"
+    connect, prefix = Connect(ConnectConfig(url=p.endpoints.connect)), f"{p.name}-plain"
     mine, slot = names.connector(p.name), f"{names.slot(p.name)}_plain"
     settings = connect.config(mine)
     assert settings is not None

@@ -16,6 +16,7 @@ from driftless.config.models import (
     FollowerConfig,
     KafkaConfig,
     SourceConfig,
+    SourceSsl,
     TableConfig,
 )
 from driftless.config.patterns import PatternConfig, StepConfig
@@ -64,7 +65,8 @@ The examples below make one file together.
 
 def page() -> str:
     """The text of the page."""
-    return "\n".join((_HEAD, *_top(), *_source(), *_kafka(), *_single("connect", ConnectConfig),
+    return "\n".join((_HEAD, *_top(), *_source(), *_with("kafka", KafkaConfig, "security", KafkaSecurity),
+                      *_with("connect", ConnectConfig, "source_ssl", SourceSsl),
                       *_views(), *_events(), *_patterns(), *_streams(), *_followers(), ""))  # fmt: skip
 
 
@@ -90,27 +92,18 @@ def _source() -> Iterator[str]:
     yield from _table(TableConfig)
 
 
-def _kafka() -> Iterator[str]:
-    yield "\n## `kafka`\n"
-    yield f"{KafkaConfig.__doc__}\n"
-    yield "```yaml\nkafka:"
-    yield from _lines(KafkaConfig, "  ", leave_out=("security",))
-    yield "  security:"
-    yield from _lines(KafkaSecurity, "    ")
-    yield "```\n"
-    yield from _table(KafkaConfig)
-    yield "\n### `kafka.security`\n"
-    yield f"{KafkaSecurity.__doc__}\n"
-    yield from _table(KafkaSecurity)
-
-
-def _single(name: str, model: type[Model]) -> Iterator[str]:
+def _with(name: str, model: type[Model], part: str, inner: type[Model]) -> Iterator[str]:
     yield f"\n## `{name}`\n"
     yield f"{model.__doc__}\n"
     yield f"```yaml\n{name}:"
-    yield from _lines(model, "  ")
+    yield from _lines(model, "  ", leave_out=(part,))
+    yield f"  {part}:"
+    yield from _lines(inner, "    ")
     yield "```\n"
     yield from _table(model)
+    yield f"\n### `{name}.{part}`\n"
+    yield f"{inner.__doc__}\n"
+    yield from _table(inner)
 
 
 def _views() -> Iterator[str]:

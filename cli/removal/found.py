@@ -44,7 +44,7 @@ class PipelineParts:
 def found(config: Config, control: Control, state: State, existing: set[str]) -> Iterator[PipelineParts]:
     """What there is, with the connections that its steps need until the block ends."""
     parts, opened = PipelineParts(), list[Postgres]()
-    connect = Connect(config.connect.url)
+    connect = Connect(config.connect)
     parts.documents, parts.left = plan_documents(config, state)
     parts.documents += plan_machine(config)
     parts.last = plan_control(control, existing)

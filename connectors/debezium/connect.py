@@ -7,12 +7,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import urllib3
 
+from connectors.debezium.access import login, trust
 from driftless.config.address import shown_url
+from driftless.config.models import ConnectConfig
 from driftless.errors import ConfigError, SourceError, SourceUnavailable
-from driftless.http import is_whole
+from driftless.transport.http import is_whole
+from driftless.transport.tls import CERTIFICATES, refusal
 
 SETTLE_SECONDS = 5.0
 """How long a failed state may be that of the task before the change: the new one was seen within 2 s."""
@@ -24,12 +28,23 @@ _NO_LEADER = "without claiming write privileges"
 class Connect:
     """A Connect cluster. Its answers name settings, never their secrets: those are references."""
 
-    def __init__(self, url: str, *, patience: float = 60.0) -> None:
-        """`patience`: seconds for which an answer is waited for. To a change it comes when the group has settled."""
-        self.url = url.rstrip("/")
+    def __init__(self, config: ConnectConfig, *, patience: float = 60.0) -> None:
+        """`patience`: seconds for which an answer is waited for. To a change it comes when the group has settled.
+
+        Raises ConfigError where a file of certificates cannot be read.
+        """
+        url = urlsplit(config.url.rstrip("/"))
+        user, at, host = url.netloc.rpartition("@")
+        name, _, password = user.partition(":")
+        self.url = urlunsplit(url._replace(netloc=host))
         self.address = shown_url(self.url)
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if at:
+            self._headers |= login(unquote(name), unquote(password))
+        elif config.username is not None:
+            self._headers |= login(config.username, config.password_http or "")
         timeout = urllib3.Timeout(connect=min(5.0, patience), read=patience)
-        self._http = urllib3.PoolManager(timeout=timeout, retries=False)
+        self._http = urllib3.PoolManager(timeout=timeout, retries=False, ssl_context=trust(config))
 
     def config(self, name: str) -> dict[str, str] | None:
         """A connector's settings, or None where there is no such connector."""
@@ -142,9 +157,13 @@ class Connect:
                     method,
                     self.url + path,
                     body=None if body is None else json.dumps(body),
-                    headers={"Content-Type": "application/json", "Accept": "application/json"},
+                    headers=self._headers,
                 )
             except urllib3.exceptions.HTTPError as exc:
+                if self.url.startswith("https") and (why := refusal(str(exc))):
+                    raise ConfigError(
+                        f"Kafka Connect at {self.address}: {why}", hint=f"in `connect`, {CERTIFICATES}"
+                    ) from None
                 hint = "is the worker running, and is connect.url right? `driftless up` starts a local one"
                 raise SourceUnavailable(
                     f"Kafka Connect at {self.address} cannot be reached: {_reason(exc)}", hint=hint
@@ -153,6 +172,11 @@ class Connect:
                 raise SourceUnavailable(
                     f"Kafka Connect at {self.address} broke off its answer to {method} {path}",
                     hint="try again; if it happens again, see the log of the worker, and of a proxy before it",
+                )
+            if answer.status in (401, 403):
+                raise ConfigError(
+                    f"Kafka Connect at {self.address} refuses the login: {answer.status}",
+                    hint="set `connect.username` and `connect.password_http`, or correct them",
                 )
             if answer.status == 404 and missing:
                 if answer.data and not _is_ours(answer):

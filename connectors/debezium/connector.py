@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from connectors.debezium.source_address import source_address
 from driftless import names
 from driftless.config.duration import milliseconds
 from driftless.config.models import Config
@@ -29,16 +30,12 @@ HEARTBEAT_MS = 500
 def connector_settings(
     config: Config, source: Mapping[str, object], secret: str | None, tables: Mapping[str, Table]
 ) -> dict[str, str]:
-    """What Connect is told. `source`: parameters of the DSN. `secret`: a reference for a config provider."""
+    """What Connect is told. `source`: as `Postgres.parameters`. `secret`: a reference for a config provider."""
     json_converter = "org.apache.kafka.connect.json.JsonConverter"
     settings = {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "tasks.max": "1",
-        "database.hostname": str(source.get("host", "localhost")),
-        "database.port": str(source.get("port", 5432)),
-        "database.user": str(source.get("user", "postgres")),
-        "database.dbname": str(source.get("dbname", source.get("user", "postgres"))),
-        "database.sslmode": str(source.get("sslmode", "prefer")),
+        **source_address(source, config.connect),
         "topic.prefix": config.name,
         "plugin.name": "pgoutput",
         "slot.name": names.slot(config.name),

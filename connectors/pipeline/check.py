@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from connectors.debezium.source_address import address_faults
 from connectors.pipeline.event_tables import table_faults, with_columns
 from connectors.pipeline.guard import connector_trouble, topic_troubles, troubles
 from connectors.pipeline.owners import taken
@@ -64,6 +65,7 @@ def check(
     computed = {name: stream.table for name, stream in (streams or {}).items()}
     return [
         *_server(context.source),
+        *map(Finding, address_faults(context.source.parameters, config.connect)),
         *_rights(config, context.source, tables),
         *_tables(config, context.source, tables),
         *_views(config, context.source, tables, computed, lambda: _gone(context, tables)),

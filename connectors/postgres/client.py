@@ -29,12 +29,16 @@ class Postgres:
         if problem := dsn_problem(dsn):
             raise ConfigError(f"the DSN of the source cannot be read: {problem}", hint=DSN_FORM)
         try:
-            self.parameters = conninfo_to_dict(dsn)
+            given = conninfo_to_dict(dsn)
         except psycopg.ProgrammingError as exc:
             raise ConfigError(f"the DSN of the source cannot be read: {misread(str(exc))}", hint=DSN_FORM) from None
         self._dsn = dsn
-        self.address = f"{self.parameters.get('host', 'localhost')}:{self.parameters.get('port', 5432)}"
+        self.address = f"{given.get('host', 'localhost')}:{given.get('port', 5432)}"
         self._connection = self._connect(patience)
+        self.parameters = _reached(self._connection)
+        """As libpq names them, of the server that was reached: a DSN may name several servers, or leave it to a
+        service file or to the environment.
+        """
 
     def _connect(self, patience: float) -> psycopg.Connection:
         seconds = max(2, round(patience))
@@ -318,6 +322,15 @@ class Postgres:
             "timeline": server.timeline,
             "database": server.database,
         }
+
+
+def _reached(connection: psycopg.Connection) -> dict[str, Any]:
+    info = connection.info
+    given = info.get_parameters()
+    # A name may lead elsewhere than the address that was given with it; for the name's sake a certificate is looked at.
+    named = "hostaddr" not in given or given.get("sslmode") == "verify-full"
+    where = {"host": info.host if named else info.hostaddr, "port": info.port, "user": info.user, "dbname": info.dbname}
+    return given | where | ({"password": info.password} if info.password else {})
 
 
 def captured_tables(source: Postgres, config: Config) -> dict[str, Table | None]:

@@ -52,7 +52,7 @@ def _topics(config: Config, state: State, existing: set[str]) -> list[str]:
     pipeline = config.name
     tables = {*config.source.tables, *state.by_prefix("epochs"), *state.by_prefix("snapshot")}
     known = {
-        *(names.table_topic(pipeline, table) for table in tables),
+        *(names.table_topic(pipeline, table) for table in (*tables, names.signal_table(pipeline))),
         names.message_topic(pipeline),
         names.transaction_topic(pipeline),
         names.notification_topic(pipeline),

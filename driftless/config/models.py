@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Protocol
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
 from driftless.config.address import dsn_problem, url_problem
 from driftless.config.base import Model
@@ -169,11 +169,46 @@ class KafkaConfig(Model):
     )
 
 
+class SourceSsl(Model):
+    """How the Connect worker proves who it is to the source, and what it trusts. All paths are the worker's."""
+
+    ca: str | None = Field(
+        default=None,
+        description="A PEM file of certificates to trust, where `sslmode` in the DSN is `verify-ca` or `verify-full`.",
+        examples=["/etc/connect/source-ca.pem"],
+    )
+    certificate: str | None = Field(
+        default=None, description="The client certificate, a PEM file.", examples=["/etc/connect/source.pem"]
+    )
+    key: str | None = Field(
+        default=None,
+        description="Its key in PKCS#8: in DER, or in PEM where it is an RSA key (the JDBC driver reads no other).",
+        examples=["/etc/connect/source.pk8"],
+    )
+
+
 class ConnectConfig(Model):
     """Kafka Connect, which runs Debezium."""
 
     url: Annotated[str, AfterValidator(_http)] = Field(
-        repr=False, description="The REST interface of Kafka Connect.", examples=["http://connect:8083"]
+        repr=False, description="The REST interface of Kafka Connect.", examples=["https://connect:8083"]
+    )
+    username: str | None = Field(
+        default=None, description="Who logs in, where the interface asks for it.", examples=["shop"]
+    )
+    password_http: str | None = Field(
+        default=None, repr=False, description="The password of `username`.", examples=["${CONNECT_PASSWORD}"]
+    )
+    ca_certs: str | None = Field(
+        default=None, description="File of certificates to trust for `https`.", examples=["/etc/ssl/connect-ca.pem"]
+    )
+    client_cert: str | None = Field(
+        default=None, description="File of the client certificate for `https`.", examples=["/etc/ssl/shop.pem"]
+    )
+    client_key: str | None = Field(
+        default=None,
+        description="File of its key; not needed where `client_cert` holds it too.",
+        examples=["/etc/ssl/shop.key"],
     )
     password: str | None = Field(
         default=None,
@@ -181,6 +216,24 @@ class ConnectConfig(Model):
         "providers: `file:/etc/connect/shop.properties:password`, `env:SHOP_PASSWORD`. The local stack needs none.",
         examples=["env:SHOP_PASSWORD"],
     )
+    source_ssl: SourceSsl | None = Field(
+        default=None,
+        description="What the worker needs for TLS to the source: [below](#connectsource_ssl). Needed where the DSN "
+        "names such files, which are this machine's.",
+        examples=["{ca: /etc/connect/source-ca.pem}"],
+    )
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> ConnectConfig:
+        if (self.username is None) != (self.password_http is None):
+            raise ValueError("`username` and `password_http` are given together, or neither")
+        if self.username is not None and "@" in self.url:
+            raise ValueError("the url holds a user already: leave it there, or write `username` and `password_http`")
+        if self.client_key is not None and self.client_cert is None:
+            raise ValueError("`client_key` needs `client_cert`")
+        if self.url.startswith("http://") and (self.ca_certs or self.client_cert):
+            raise ValueError("`ca_certs` and `client_cert` have no meaning with `http://`: write `https://`")
+        return self
 
 
 class FollowerConfig(Model):

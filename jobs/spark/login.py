@@ -43,8 +43,9 @@ def log_in(jvm: Any, kafka: Kafka) -> None:
         finally:
             consumer.close(jvm.java.time.Duration.ZERO)
     except Py4JJavaError as exc:
-        if exc.java_exception.getClass().getSimpleName() == "InvalidTopicException":
-            return  # it was told so by a broker
+        # A broker says so to whom it knows: there can be no such topic, and so no right to one.
+        if exc.java_exception.getClass().getSimpleName() in ("InvalidTopicException", "TopicAuthorizationException"):
+            return
         cause = exc.java_exception
         raise refusal(str(exc)) or SourceUnavailable(
             f"Spark's client of Kafka does not reach the brokers: {cause.getClass().getSimpleName()}: "

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from ssl import SSLContext
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import orjson
 from opensearchpy import ConnectionError as NoConnection
-from opensearchpy import SSLError, Urllib3HttpConnection
+from opensearchpy import Urllib3HttpConnection
 
 from driftless.config.address import shown_url
 from driftless.errors import SinkMisconfigured, SinkUnavailable
-from driftless.http import is_whole
+from driftless.transport.http import is_whole
+from driftless.transport.tls import CERTIFICATES, UnreadableCertificate, client_context, refusal
 from sinks._retry import attempts
 from sinks.opensearch.bulk import is_bulk_answer
 
 AWAY = "Is the server running, and is `url` right?"
 SHARDS = "Start the nodes that are down: `GET /_cat/shards` says which shards have none."
 WRONG_URL = "Is `url` that of an OpenSearch server?"
-_NO_TLS = ("WRONG_VERSION_NUMBER", "wrong version number", "RECORD_LAYER_FAILURE", "record layer failure")
 BUSY = frozenset({408, 429, 500, 502, 503, 504})
 TOO_LARGE = 413
 """The one answer of OpenSearch's that may have no body."""
@@ -36,15 +37,32 @@ class Index:
     shards: int
 
 
+@dataclass(frozen=True)
+class Access:
+    """Files of certificates, for `https`; and what is sent as `Authorization` where the URL has no user."""
+
+    ca_certs: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
+    authorization: str | None = field(default=None, repr=False)
+
+    def context(self) -> SSLContext:
+        """Raises SinkMisconfigured where a file cannot be read."""
+        try:
+            return client_context(self.ca_certs, self.client_cert, self.client_key)
+        except UnreadableCertificate as exc:
+            raise SinkMisconfigured(str(exc), hint="Give the path of a PEM file.") from None
+
+
 class OpenSearchServer:
     """Sends requests over connections that are kept. Messages name the request, never its body."""
 
     def __init__(
-        self, url: str, *, ca_certs: str | None, connections: int, request_seconds: float, retry_seconds: float
+        self, url: str, *, access: Access, connections: int, request_seconds: float, retry_seconds: float
     ) -> None:
         self._url = url
         self.address = shown_url(url)
-        self._ca_certs = ca_certs
+        self._access = access
         self._connections = connections
         self._request_seconds = request_seconds
         self.retry_seconds = retry_seconds
@@ -64,12 +82,9 @@ class OpenSearchServer:
         where = f"{method} {path.partition('?')[0]}"
         try:
             status, headers, answer = self._connection.perform_request(method, path, body=body, ignore=range(300, 600))
-        except SSLError as exc:
-            if any(said in str(exc) for said in _NO_TLS):
-                hint = "Write `http://` in `url`, or give the address of the port that speaks TLS."
-                raise SinkMisconfigured(f"The server at {self.address} does not speak TLS", hint=hint) from exc
-            raise SinkMisconfigured("OpenSearch's certificate is not trusted", hint="Set `ca_certs`.") from exc
-        except NoConnection as exc:
+        except NoConnection as exc:  # TLS fails with one of its kinds
+            if self._url.startswith("https") and (refused := refusal(str(exc))):
+                raise SinkMisconfigured(f"OpenSearch at {self.address}: {refused}", hint=f"{CERTIFICATES}.") from exc
             # Only the kind of failure: the text of some names the URL.
             kind = type(exc.info if isinstance(exc.info, Exception) else exc).__name__
             raise SinkUnavailable(f"OpenSearch at {self.address} does not answer {where}: {kind}", hint=AWAY) from exc
@@ -155,7 +170,8 @@ class OpenSearchServer:
             url_prefix=url.path,
             http_auth=(unquote(url.username), unquote(url.password or "")) if url.username else None,
             use_ssl=secure,
-            ca_certs=self._ca_certs,
+            ssl_context=self._access.context() if secure else None,
+            headers={"authorization": self._access.authorization} if self._access.authorization else None,
             timeout=self._request_seconds,
             pool_maxsize=self._connections,
         )

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cached_property
 from secrets import token_hex
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Self, cast
 from urllib.parse import urlsplit
 
 import orjson
 import pyarrow as pa
-from pydantic import Field, JsonValue, field_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from driftless.config.address import url_problem
 from driftless.errors import SinkMisconfigured, SinkUnavailable
 from driftless.sink import Applied, Progress, SinkContext, in_silence
-from sinks import ACCESS, HORIZON_SECONDS, SinkConfig, Unfit, drop_of_live
+from sinks import ACCESS, HORIZON_SECONDS, SinkConfig, Unfit, certificates_together, drop_of_live
 from sinks._arrow import slices
 from sinks._retry import attempts
 from sinks.opensearch.bulk import ANSWER, BulkResult, bulk_body, judge, reject
@@ -27,7 +27,7 @@ from sinks.opensearch.id import document_ids
 from sinks.opensearch.mapping import mapping_notes
 from sinks.opensearch.read import read, scan
 from sinks.opensearch.readers_alias import ReadersAlias
-from sinks.opensearch.server import TOO_LARGE, OpenSearchServer, error_type
+from sinks.opensearch.server import TOO_LARGE, Access, OpenSearchServer, error_type
 
 # Settings that would break a guarantee, with what they would break.
 _REFUSED_SETTINGS = {
@@ -43,8 +43,8 @@ class Config(SinkConfig):
 
     url: Annotated[str, ACCESS] = Field(
         repr=False,
-        description="Base URL of the server; a user and password may stand in it.",
-        examples=["https://user:secret@search:9200"],
+        description="Base URL of the server; a user and password may stand in it: `https://user:password@host:9200`.",
+        examples=["https://search:9200"],
     )
     index: str = Field(
         description="Name readers use: an alias. Generations are the indices `<index>-<n>` behind it.",
@@ -67,6 +67,20 @@ class Config(SinkConfig):
     ca_certs: Annotated[str | None, ACCESS] = Field(
         default=None, description="File of certificates to trust for `https`.", examples=["/etc/ssl/search-ca.pem"]
     )
+    client_cert: Annotated[str | None, ACCESS] = Field(
+        default=None, description="File of the client certificate for `https`.", examples=["/etc/ssl/shop.pem"]
+    )
+    client_key: Annotated[str | None, ACCESS] = Field(
+        default=None,
+        description="File of its key; not needed where `client_cert` holds it too.",
+        examples=["/etc/ssl/shop.key"],
+    )
+    authorization: Annotated[str | None, ACCESS] = Field(
+        default=None,
+        repr=False,
+        description="What is sent as the header `Authorization` in place of a user in the `url`, as a token.",
+        examples=["Bearer ${SEARCH_TOKEN}"],
+    )
     request_bytes: Annotated[int, ACCESS] = Field(
         default=5_000_000, ge=1_000, description="About how many bytes one bulk request may have.", examples=["1000000"]
     )
@@ -83,6 +97,13 @@ class Config(SinkConfig):
         if problem := url_problem(url, ("http", "https"), "https://user:password@host:9200"):
             raise ValueError(problem)
         return url.rstrip("/")
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        certificates_together(self.url, "https", self)
+        if self.authorization is not None and "@" in self.url:
+            raise ValueError("`authorization` and a user in `url` are two logins: keep one")
+        return self
 
     @field_validator("index")
     @classmethod
@@ -154,7 +175,7 @@ class OpenSearchSink:
         self._context = context
         self._server = OpenSearchServer(
             config.url,
-            ca_certs=config.ca_certs,
+            access=Access(config.ca_certs, config.client_cert, config.client_key, config.authorization),
             connections=config.connections,
             request_seconds=config.request_seconds,
             retry_seconds=config.retry_seconds,

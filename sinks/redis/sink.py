@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from secrets import token_hex
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 import pyarrow as pa
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from redis.connection import parse_url
 
 from driftless.config.address import url_problem
 from driftless.config.duration import Duration, milliseconds
 from driftless.errors import SinkMisconfigured
 from driftless.sink import Applied, Progress, SinkContext, in_silence
-from sinks import ACCESS, SinkConfig, Unfit
+from sinks import ACCESS, SinkConfig, Unfit, certificates_together
 from sinks.redis.format import Format, HashOfColumns, JsonText
 from sinks.redis.generations import Generations
 from sinks.redis.names import Names, Template, columns_in
@@ -33,7 +33,7 @@ class Config(SinkConfig):
     url: Annotated[str, ACCESS] = Field(
         repr=False,
         description="`redis://user:password@host:6379/0`, or `rediss://` for TLS.",
-        examples=["redis://:secret@cache:6379/0"],
+        examples=["rediss://shop:secret@cache:6379/0"],
     )
     key: str = Field(
         description="Name readers use for a document, with every key column once: `product:{id}`. In a value, `%`, "
@@ -56,6 +56,14 @@ class Config(SinkConfig):
     ca_certs: Annotated[str | None, ACCESS] = Field(
         default=None, description="File of certificates to trust for `rediss`.", examples=["/etc/ssl/cache-ca.pem"]
     )
+    client_cert: Annotated[str | None, ACCESS] = Field(
+        default=None, description="File of the client certificate for `rediss`.", examples=["/etc/ssl/shop.pem"]
+    )
+    client_key: Annotated[str | None, ACCESS] = Field(
+        default=None,
+        description="File of its key; not needed where `client_cert` holds it too.",
+        examples=["/etc/ssl/shop.key"],
+    )
 
     @field_validator("url")
     @classmethod
@@ -68,6 +76,11 @@ class Config(SinkConfig):
         except ValueError:  # its text quotes parts of the URL
             raise ValueError(f"must look like `{like}`") from None
         return url
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        certificates_together(self.url, "rediss", self)
+        return self
 
     @field_validator("key")
     @classmethod
@@ -140,7 +153,7 @@ class RedisSink:
         self._prefix = template.prefix
         self._server = RedisServer(
             config.url,
-            ca_certs=config.ca_certs,
+            certificates=(config.ca_certs, config.client_cert, config.client_key),
             request_seconds=config.request_seconds,
             retry_seconds=config.retry_seconds,
         )

@@ -17,6 +17,7 @@ from redis.retry import Retry
 
 from driftless.config.address import shown_url
 from driftless.errors import SinkError, SinkMisconfigured, SinkUnavailable
+from driftless.transport.tls import CERTIFICATES, UnreadableCertificate, client_context, refusal
 from sinks._arrow import length, text
 from sinks._retry import attempts
 
@@ -43,25 +44,41 @@ class Script:
         self.sha = sha1(self.text, usedforsecurity=False).hexdigest()
 
 
+_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+
+
 class RedisServer:
     """Sends commands over connections that are kept. redis-py's own retries are off: they would know no bound."""
 
-    def __init__(self, url: str, *, ca_certs: str | None, request_seconds: float, retry_seconds: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        certificates: tuple[str | None, str | None, str | None] = (None, None, None),
+        request_seconds: float,
+        retry_seconds: float,
+    ) -> None:
+        """`certificates`: files, for `rediss`: those to trust, the client's own, and its key."""
         self._url = url
         self.address = shown_url(url)
-        self._ca_certs = ca_certs
+        self._certificates = certificates
         self._request_seconds = request_seconds
         self.retry_seconds = retry_seconds
 
     @cached_property
     def client(self) -> Any:
         """redis-py's client, whose answers have no useful types. For calls inside `ask` and `once` only."""
+        if self._url.startswith("rediss://"):
+            try:
+                client_context(*self._certificates)  # what redis-py says of a file does not name it
+            except UnreadableCertificate as exc:
+                raise SinkMisconfigured(str(exc), hint="Give the path of a PEM file.") from None
         return redis.Redis.from_url(
             self._url,
             socket_timeout=self._request_seconds,
             socket_connect_timeout=min(10.0, self._request_seconds),
             retry=Retry(NoBackoff(), 0),
-            **({"ssl_ca_certs": self._ca_certs} if self._ca_certs else {}),
+            **{name: path for name, path in zip(_FILES, self._certificates, strict=True) if path},
         )
 
     def call(self, *command: Any) -> Any:
@@ -152,8 +169,8 @@ def meaning(exc: Exception, address: str = "") -> SinkError:
         what = f"Redis cannot do this now: {code} {text.removeprefix(code)}"
         return SinkUnavailable(what, hint="Its log says why; it is tried again by itself.")
     if isinstance(exc, (exceptions.ConnectionError, exceptions.TimeoutError, OSError)):
-        if "CERTIFICATE_VERIFY_FAILED" in text:
-            return SinkMisconfigured("Redis's certificate is not trusted", hint="Set `ca_certs`.")
+        if address.startswith("rediss") and (refused := refusal(text)):
+            return SinkMisconfigured(f"Redis at {address}: {refused}", hint=f"{CERTIFICATES}.")
         where = f" at {address}" if address else ""
         hint = "Is the server running, and is `url` right?"
         return SinkUnavailable(f"Redis{where} does not answer: {type(exc).__name__}", hint=hint)

@@ -308,6 +308,8 @@ def test_connect_is_told_the_name_of_the_password_and_not_the_password(page_conf
     reference = _secret(page_config, None, store=False)
     assert reference == "${env:SOURCE_PASSWORD}"
     assert "SOURCE_PASSWORD" in SERVICES["connect"]["environment"]
-    settings = connector_settings(page_config, {"host": "postgres", "user": "postgres"}, reference, {})
+    settings = connector_settings(
+        page_config, {"host": "postgres", "port": 5432, "user": "postgres", "dbname": "shop"}, reference, {}
+    )
     assert settings["database.password"] == reference
     assert "env" in str(image.settings(Path("/opt/connect"))["config.providers"]).split(",")

@@ -12,6 +12,7 @@ import pytest
 
 from connectors.debezium.connect import Connect
 from connectors.postgres.client import Postgres
+from driftless.config.models import ConnectConfig
 from driftless.errors import ConfigError, SinkMisconfigured, SinkUnavailable, SyncError
 from driftless.sink import SinkContext
 from sinks import open_sink
@@ -97,7 +98,7 @@ def test_a_stores_url(kind: str, answer: str) -> None:
 def test_connects_url(answer: str) -> None:
     with answering(ANSWERS[answer]) as at:
         for name, ask in ASKED.items():
-            connect = Connect(f"http://u:hunter2@{at}", patience=2)
+            connect = Connect(ConnectConfig(url=f"http://u:hunter2@{at}"), patience=2)
             told = ""
             try:
                 found = ask(connect)

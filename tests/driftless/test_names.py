@@ -81,7 +81,7 @@ def test_debezium_is_told_names_and_not_patterns() -> None:
             "followers": {},
         }
     )
-    settings = connector_settings(config, {}, None, {})
+    settings = connector_settings(config, {"host": "db", "port": 5432, "user": "d", "dbname": "shop"}, None, {})
     assert settings["table.include.list"] == (
         r"(?-i)My\x{20}Schema\.a\x{2c}b,(?-i)public\.a_1,(?-i)public\.\x{fc}\x{24}"
     )

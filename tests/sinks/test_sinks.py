@@ -40,9 +40,14 @@ def test_every_kind_meets_the_suite(kind: str) -> None:
 
 def test_a_follower_is_not_rebuilt_where_its_store_is_only_reached_in_another_way() -> None:
     """Of these fields fingerprints are made: one more or less here would have every follower rebuilt."""
-    common = {"url", "ca_certs", "retry_seconds", "request_seconds"}
+    common = {"url", "ca_certs", "client_cert", "client_key", "retry_seconds", "request_seconds"}
     assert config_model("redis").access() == common
-    assert config_model("opensearch").access() == common | {"request_bytes", "request_documents", "connections"}
+    assert config_model("opensearch").access() == common | {
+        "authorization",
+        "request_bytes",
+        "request_documents",
+        "connections",
+    }
 
 
 @pytest.mark.parametrize("kind", kinds())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
+import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,16 +13,29 @@ from functools import cached_property
 from pathlib import Path
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from stack import Endpoints, Stack
 from stack.machine.home import make_folder
 from stack.machine.ports import LOOPBACK, is_free
 from stack.servers.kafka import MORE
+from tests.support.files import ROOT
 from tests.support.machine import until
 
 PLAIN_USER, PLAIN_PASSWORD = "shop", "canary-plain-5511"
 SCRAM_USER = "scram"
+LEAST_USER = "least"
+"""Who may do what docs/security.md says, and nothing else; with the password of SCRAM_USER."""
 SCRAM_PASSWORD = 'canary-"scram\\ 77=;,ä$'  # noqa: S105
 """Everything that a JAAS line, a YAML file or a list of options could take for something else."""
 KEY_PASSWORD = "canary-key-3313"  # noqa: S105
@@ -47,7 +62,8 @@ class Secured:
         """Make the user of SCRAM known to the broker, by this password; PLAIN's stands in its settings."""
         admin = AdminClient({"bootstrap.servers": endpoints.kafka})
         changes = [
-            UserScramCredentialUpsertion(SCRAM_USER, ScramCredentialInfo(mechanism, 4096), password.encode())
+            UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), password.encode())
+            for user in (SCRAM_USER, LEAST_USER)
             for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
         ]
         for change in changes:
@@ -66,6 +82,37 @@ class Secured:
                 return False
 
         until("the broker to know the user", known)
+
+
+def allow_least(endpoints: Endpoints, pipeline: str) -> None:
+    """Give LEAST_USER the rights that docs/security.md names, for a pipeline of this name."""
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```kafka-acls\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    admin = AdminClient({"bootstrap.servers": endpoints.kafka})
+    for line in block.splitlines():
+        given = argparse.ArgumentParser(exit_on_error=True)
+        given.add_argument("--add", action="store_true", required=True)
+        given.add_argument("--allow-principal", required=True)
+        given.add_argument("--resource-pattern-type", default="literal")
+        given.add_argument("--operation", action="append", required=True)
+        given.add_argument("--topic")
+        given.add_argument("--transactional-id")
+        given.add_argument("--group")
+        found = given.parse_args(line.split())
+        assert found.allow_principal == "User:shop"
+        kinds = {
+            ResourceType.TOPIC: found.topic,
+            ResourceType.TRANSACTIONAL_ID: found.transactional_id,
+            ResourceType.GROUP: found.group,
+        }
+        ((kind, name),) = ((kind, name.replace("shop", pipeline)) for kind, name in kinds.items() if name)
+        pattern = ResourcePatternType[found.resource_pattern_type.upper()]
+        for operation in found.operation:
+            does = AclOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).upper()]
+            who = f"User:{LEAST_USER}"
+            rule = AclBinding(kind, name, pattern, who, "*", does, AclPermissionType.ALLOW)
+            for done in admin.create_acls([rule]).values():
+                done.result()
 
 
 class Certificates:
@@ -144,6 +191,8 @@ def _settings(secured: Secured) -> dict[str, str]:
         "listener.security.protocol.map": ",".join(f"{name}:{kind}" for name, kind in _NAMES.items()),
         **sasl,
         "listener.name.certified.ssl.client.auth": "required",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:ANONYMOUS;User:{PLAIN_USER};User:{SCRAM_USER};User:CN=driftless;User:CN=far",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.certificate.chain": _one_line(files.broker),
         "ssl.keystore.key": _one_line(files.broker_key),

@@ -117,7 +117,7 @@ def test_all_that_was_made_goes_and_nothing_else(pipeline: Pipeline, other: Pipe
     assert before.keys() == {"connector", "source", "topics", "indexes", "keys", "folders"}, before
 
     refused = pipeline.here("destroy", "--yes")
-    assert (refused.code, refused.out) == (1, "")
+    assert (refused.code, refused.out) == (1, ""), refused.err
     assert "stop every `driftless run` of this pipeline first" in refused.err
     assert job.stop() == 0
     asked = pipeline.here("destroy")  # nobody is there to answer

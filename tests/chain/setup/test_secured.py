@@ -15,7 +15,7 @@ from tests.chain.conftest import MakePipeline
 from tests.support.compare import OpenSearch, View
 from tests.support.machine import until
 from tests.support.pipeline import Pipeline
-from tests.support.secured import PLAIN_USER, SCRAM_PASSWORD, SCRAM_USER, Secured
+from tests.support.secured import LEAST_USER, PLAIN_USER, SCRAM_PASSWORD, Secured, allow_least
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
 
@@ -43,11 +43,12 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection, secured: S
         index={"settings": {"mapping.total_fields.limit": LIMIT}, "mapping": {"dynamic": True}},
         secrets={"KAFKA_PASSWORD": SCRAM_PASSWORD},
     )
+    allow_least(pipeline.endpoints, pipeline.name)
     pipeline.sync["kafka"]["bootstrap"] = secured.address("SECURED")
     pipeline.sync["kafka"]["security"] = {
         "protocol": "SASL_SSL",
         "mechanism": "SCRAM-SHA-512",
-        "username": SCRAM_USER,
+        "username": LEAST_USER,
         "password": "${KAFKA_PASSWORD}",
         "ca": str(secured.files.ca),
     }
@@ -98,6 +99,7 @@ def test_every_step_of_a_pipelines_life_over_tls_with_a_login(pipeline: Pipeline
     }
     pipeline.connection.execute("update docs set extra = '{}' where id = 1")
     pipeline.assert_in_step("doc-search", "doc-cache")
+    assert pipeline.here("rebuild", "doc-cache", seconds=240).code == 0
     assert job.stop() == 0
 
 
@@ -128,7 +130,7 @@ def test_every_command_says_within_seconds_that_the_login_is_refused(wrong: Any,
     begun = time.monotonic()
     done = wrong(*command, seconds=SECONDS)
     assert (done.code, time.monotonic() - begun < SECONDS) == (2, True), done.err
-    assert f"refuses the login of `{SCRAM_USER}`" in done.err
+    assert f"refuses the login of `{LEAST_USER}`" in done.err
     assert REASON in done.err
     assert "kafka.security" in done.err
     assert "canary" not in f"{done.out}{done.err}"
@@ -167,3 +169,10 @@ def test_a_run_whose_login_the_brokers_take_back_fails_with_the_reason(
     assert "canary" not in job.output()
     pipeline.run()
     pipeline.assert_in_step("doc-cache")
+
+
+def test_all_of_it_is_taken_away_by_the_same_rights(pipeline: Pipeline) -> None:
+    pipeline.end_jobs()
+    done = pipeline.here("destroy", "--yes", seconds=240)
+    assert done.code == 0, done.out + done.err
+    pipeline.apply()

@@ -56,7 +56,8 @@ def test_the_examples_make_one_file_that_names_every_key(tmp_path: Path, monkeyp
     monkeypatch.setenv("SHOP_DSN", "postgresql://db/shop")
     monkeypatch.setenv("SHOP_ADMIN_DSN", "postgresql://owner@db/shop")
     files = Certificates(tmp_path)
-    monkeypatch.setenv("KAFKA_PASSWORD", "secret")
+    for name in ("KAFKA_PASSWORD", "CONNECT_PASSWORD", "SEARCH_TOKEN"):
+        monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("KAFKA_CA", files.ca.read_text())
     monkeypatch.setenv("KAFKA_CERTIFICATE", str(files.client))
     monkeypatch.setenv("KAFKA_KEY", str(files.encrypted_key))

@@ -13,6 +13,7 @@ from connectors.debezium.connect import Connect
 from connectors.postgres.client import Postgres
 from driftless.config.address import dsn_problem, shown_url, url_problem, without_secrets
 from driftless.config.load import load
+from driftless.config.models import ConnectConfig
 from driftless.errors import ConfigError, SourceUnavailable, SyncError
 from sinks import config_model, kinds
 from tests.driftless.config.test_mistakes import RIGHT
@@ -153,6 +154,6 @@ def test_an_example_of_an_address_is_no_secret() -> None:
 
 def test_connect_is_named_without_its_password() -> None:
     with pytest.raises(SourceUnavailable) as refused:
-        Connect("http://u:hunter2@127.0.0.1:1").config("x")
+        Connect(ConnectConfig(url="http://u:hunter2@127.0.0.1:1")).config("x")
     assert "Kafka Connect at http://127.0.0.1:1 cannot be reached: Connection refused" in str(refused.value)
     assert CANARY not in str(refused.value)

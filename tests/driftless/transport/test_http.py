@@ -10,10 +10,11 @@ from contextlib import contextmanager
 import pytest
 
 from connectors.debezium.connect import Connect
+from driftless.config.models import ConnectConfig
 from driftless.errors import SinkUnavailable, SourceError, SourceUnavailable
 from driftless.sink import SinkContext
 from sinks import open_sink
-from sinks.opensearch.server import OpenSearchServer
+from sinks.opensearch.server import Access, OpenSearchServer
 from tests.sinks.store_case import upsert, writes
 
 BODY = b'{"took":12,"errors":false}'
@@ -49,7 +50,7 @@ def test_a_worker_that_can_change_nothing_any_more_is_told_at_once() -> None:
     head = b"HTTP/1.1 500 Error\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(said)
     with answering([head + said]) as url:
         with pytest.raises(SourceError, match="without claiming write privileges") as raised:
-            Connect(url).restart("shop")
+            Connect(ConnectConfig(url=url)).restart("shop")
         assert raised.value.hint == "start the Connect worker again"
 
 
@@ -60,13 +61,13 @@ def test_an_answer_that_is_cut_off_is_no_answer(whole: bytes, end: int) -> None:
     """`end`: where nothing of the body is missing any more."""
     cuts = [whole[:at] for at in range(end)]
     with answering([*cuts, whole]) as url:
-        server = OpenSearchServer(url, ca_certs=None, connections=1, request_seconds=5, retry_seconds=0)
+        server = OpenSearchServer(url, access=Access(), connections=1, request_seconds=5, retry_seconds=0)
         for cut in cuts:
             with pytest.raises(SinkUnavailable, match=r"OpenSearch at \S+ (broke off|does not).* POST /items/_bulk"):
                 print(cut, server.once("POST", "/items/_bulk", b"{}"))
         assert server.once("POST", "/items/_bulk", b"{}") == (200, BODY.decode())
     with answering([*cuts, whole]) as url:
-        connect = Connect(url)
+        connect = Connect(ConnectConfig(url=url))
         for cut in cuts:
             with pytest.raises(SourceUnavailable, match="Kafka Connect at"):
                 print(cut, connect.config("shop"))
@@ -77,7 +78,7 @@ def test_an_answer_that_is_cut_off_is_no_answer(whole: bytes, end: int) -> None:
 @pytest.mark.timeout(30)
 def test_a_connect_that_sleeps_is_waited_for_no_longer_than_asked() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        connect = Connect(f"http://127.0.0.1:{listener.getsockname()[1]}", patience=0.2)
+        connect = Connect(ConnectConfig(url=f"http://127.0.0.1:{listener.getsockname()[1]}"), patience=0.2)
         with pytest.raises(SourceUnavailable, match="cannot be reached"):
             connect.state("shop")
 

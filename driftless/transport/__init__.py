@@ -1,0 +1,1 @@
+"""What clients of servers have in common, whatever the server is."""

@@ -127,7 +127,8 @@ class Sink(Protocol):
         """Remove the generation, its versions and its checkpoint.
 
         Raises `SinkError`, and removes nothing, where readers see it or are being switched to it or from it, unless
-        `also_live`: then they see nothing afterwards.
+        `also_live`: then they see nothing afterwards, and what a kind keeps once for the pipeline goes with its last
+        follower.
         """
 
     def close(self) -> None:

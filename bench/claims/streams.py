@@ -1,4 +1,6 @@
-"""What a stream costs: from events in Kafka to documents in its log, beside the same SQL as one batch over them."""
+"""What a stream costs: from events in Kafka to documents in its log, beside the same SQL as one batch over them, and as
+a query of Spark's own that throws its results away.
+"""
 
 from __future__ import annotations
 
@@ -106,16 +108,20 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
                 warm = stream_build(kafka, f"warm{number}", sql, closes, key, topic)
                 _streamed(spark, kafka, name, warm, now)
                 _in_batch(spark, kafka, warm, now)
+                _by_spark_alone(spark, kafka, f"{name}.warm{number}", warm, now)
             for number, (form, (sql, closes, key, events)) in enumerate(FORMS.items()):
                 build = stream_build(kafka, f"form{number}", sql, closes, key, {each: topics[each] for each in events})
                 streamed = _streamed(spark, kafka, name, build, now)
                 batch = _in_batch(spark, kafka, build, now)
+                alone = _by_spark_alone(spark, kafka, f"{name}.close{number}", build, now)
                 assert streamed.documents == batch.documents, (form, streamed, batch)
                 report(
                     f"{form}: {streamed.documents:,} documents of {streamed.events:,} events; {streamed}; batch {batch}"
                 )
                 what = f"{form}: events a CPU second"
                 figures.append(Figure(what, streamed.rate, "/s", batch.rate, streamed.rate / batch.rate, AIM))
+                what = f"{form}: the same, by Spark alone"
+                figures.append(Figure(what, streamed.rate, "/s", alone.rate, streamed.rate / alone.rate, ""))
     finally:
         stop(spark)
     return figures
@@ -163,6 +169,48 @@ def _in_batch(spark: SparkSession, kafka: Kafka, build: StreamBuild, now: int) -
     rows = closed_batch(own, build, now + 120_000, 0).toArrow()
     documents = len(list(results(build.stream, rows, build.table.key)))
     return _cost(ends, documents, begun)
+
+
+def _by_spark_alone(spark: SparkSession, kafka: Kafka, closing: str, build: StreamBuild, now: int) -> _Cost:
+    """As Spark's manual has it: the watermark follows the events. One in a topic `closing`, hours later, closes all
+    windows. Nothing is told to be late, corrected or published.
+    """
+    kafka.create(closing, 1, {})
+    until(f"the topic {closing}", partial(kafka.topic, closing))
+    ends = {topic: kafka.committed_ends(topic, PARTITIONS) for topic in build.topics}
+    begun, own, found = cpu_seconds(), queries.query_session(spark), [0]
+    for name, source in build.events.items():
+        reader = own.readStream.format("kafka").options(**kafka_options(kafka, "bench"))
+        reader = reader.option("subscribe", f"{source.topic},{closing}").option("startingOffsets", "earliest")
+        records = reader.option("maxOffsetsPerTrigger", queries.MOST_OFFSETS).load()
+        event = "from_json(CAST(value AS STRING), 'id BIGINT, user_id BIGINT, page STRING, at BIGINT') AS event"
+        columns = ("event.id", "event.user_id", "event.page", "timestamp_millis(event.at) AS at")
+        rows = records.selectExpr(event).selectExpr(*columns)
+        rows.withWatermark("at", f"{LATENESS_MS} milliseconds").createOrReplaceTempView(name)
+
+    def count(rows: DataFrame, batch: int) -> None:
+        del batch
+        found[0] += rows.toArrow().num_rows
+
+    with tempfile.TemporaryDirectory() as folder:
+        writer = own.sql(build.sql).writeStream.outputMode("append").foreachBatch(count)
+        query = writer.option("checkpointLocation", folder).trigger(processingTime=queries.TRIGGER).start()
+        query.processAllAvailable()
+        last = {"id": -1, "user_id": -1, "page": "", "at": now + 2 * LATENESS_MS}
+        producer = kafka.producer()
+        producer.produce(closing, json.dumps(last).encode())
+        producer.flush(60)
+        query.processAllAvailable()
+
+        def left() -> int:
+            newest = query.lastProgress
+            assert newest is not None
+            return newest.stateOperators[0].numRowsTotal
+
+        until("all windows to be closed", lambda: left() <= len(build.events))
+        query.stop()
+    kafka.delete(closing)
+    return _cost(ends, found[0], begun)
 
 
 def _cost(ends: Mapping[str, Mapping[int, int]], documents: int, begun: tuple[float, float]) -> _Cost:

@@ -133,6 +133,7 @@ def _confirm(pipeline: str) -> None:
         given = typer.prompt(f"this cannot be undone: type {pipeline} to take all of it away", err=True)
     except typer.Abort:
         given = ""
+        say("")  # what follows begins its own line
     if given != pipeline:
         say("nothing was taken away; `--yes` does it without a question")
         raise typer.Exit(NO)

@@ -1,4 +1,4 @@
-"""Stores that ask for a client's certificate and a login, behind proxies that do: what works, and what is told."""
+"""Stores behind proxies that ask for a client's certificate and a login: who enters, and which error others get."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def store(request: pytest.FixtureRequest, endpoints: Endpoints, files: Certifica
     own = {"ca_certs": str(files.ca), "client_cert": str(files.client), "client_key": str(files.client_key)}
     if request.param == "opensearch":
         with https_proxy(endpoints.opensearch, files, TOKEN) as url:
-            yield "opensearch", {"url": url, "index": name, "authorization": TOKEN, "retry_seconds": 0, **own}
+            yield "opensearch", {"url": url, "index": name, "authorization": TOKEN, **own}
         return
     with redis.Redis.from_url(endpoints.redis) as admin, tls_tunnel(endpoints.redis, files) as address:
         admin.acl_setuser(name, enabled=True, passwords=[f"+{PASSWORD}"], keys=["*"], commands=["+@all"])
         try:
             url = f"rediss://{name}:{PASSWORD}@{address}/0"
-            yield "redis", {"url": url, "key": f"{name}:{{id}}", "retry_seconds": 0, **own}
+            yield "redis", {"url": url, "key": f"{name}:{{id}}", **own}
         finally:
             admin.acl_deluser(name)
 

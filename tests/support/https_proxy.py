@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import urlsplit
 
 from tests.support.secured import Certificates
@@ -50,8 +51,13 @@ def https_proxy(url: str, files: Certificates, authorization: str) -> Iterator[s
             pass
 
     context = _context(files)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Passing)
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+
+    class Server(ThreadingHTTPServer):
+        def process_request_thread(self, request: Any, client_address: Any) -> None:
+            if (entered := _entered(context, request)) is not None:
+                super().process_request_thread(entered, client_address)
+
+    server = Server(("127.0.0.1", 0), Passing)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"https://127.0.0.1:{server.server_port}"
@@ -80,7 +86,9 @@ def tls_tunnel(url: str, files: Certificates) -> Iterator[str]:
                 each.shutdown(socket.SHUT_RDWR)
 
     def serve(plain: socket.socket) -> None:
-        with suppress(OSError), context.wrap_socket(plain, server_side=True) as client:
+        if (client := _entered(context, plain)) is None:
+            return
+        with suppress(OSError), client:
             onward = socket.create_connection((target.hostname or "", target.port or 0))
             back = threading.Thread(target=pump, args=(onward, client), daemon=True)
             back.start()
@@ -98,6 +106,24 @@ def tls_tunnel(url: str, files: Certificates) -> Iterator[str]:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
     finally:
         listener.close()
+
+
+def _entered(context: ssl.SSLContext, plain: socket.socket) -> ssl.SSLSocket | None:
+    """The connection of a client that is let in. One that is not gets to read the reason before it is closed: what it
+    has already sent is read, or the close would be a reset that overtakes the reason.
+    """
+    kept = plain.dup()
+    try:
+        return context.wrap_socket(plain, server_side=True)
+    except OSError:
+        with suppress(OSError):
+            kept.shutdown(socket.SHUT_WR)
+            kept.settimeout(5)
+            while kept.recv(65536):
+                pass
+        return None
+    finally:
+        kept.close()
 
 
 def _context(files: Certificates) -> ssl.SSLContext:

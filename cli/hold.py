@@ -69,8 +69,8 @@ def destroy(
 ) -> None:
     """Take away all that `apply` and `run` made: connector, slot, publication, triggers, topics, documents and rows.
 
-    It shows all of it first, and asks. Tables of the source stay, and topics that events are read from. What could not
-    be taken away is named; asked again, it goes on with that.
+    It shows all of it first, and asks. Tables of the source stay, and topics that events are read from. It names what
+    it could not take away; run again, it goes on with that.
 
     Example: `driftless destroy`
 

@@ -52,7 +52,7 @@ def down(
 
     With the data of a stack: `driftless down --name try --purge`
     """
-    from stack import Stack, stack_home
+    from stack import Stack, kept_folders
 
     stack = Stack(name)
     pipelines = stack.pipelines() if purge else []
@@ -60,6 +60,6 @@ def down(
     if purge:
         stack.destroy()
         for pipeline in pipelines:
-            for kept in ("rows", "verify"):
-                shutil.rmtree(stack_home() / kept / pipeline, ignore_errors=True)
+            for folder in kept_folders(pipeline):
+                shutil.rmtree(folder, ignore_errors=True)
     out.print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")

@@ -13,13 +13,15 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from ssl import SSLContext
 from typing import Annotated, Any, Final, cast
 
 from pydantic import Field
 
 from driftless.config.models import StoreConfig
-from driftless.errors import ConfigError, SinkError
+from driftless.errors import ConfigError, SinkError, SinkMisconfigured
 from driftless.sink import Sink, SinkContext
+from driftless.transport.tls import UnreadableCertificate, client_context
 
 HORIZON_SECONDS = 3600
 """How long a store remembers the version of a deleted key, so that a late older write cannot bring it back.
@@ -89,14 +91,14 @@ class SinkConfig(StoreConfig):
         return iter(())
 
 
-def certificates_together(url: str, scheme: str, given: Any) -> None:
-    """Raise ValueError where the fields `ca_certs`, `client_cert` and `client_key` do not go together."""
-    if given.client_key is not None and given.client_cert is None:
-        raise ValueError("`client_key` needs `client_cert`")
-    if (given.ca_certs or given.client_cert) and not url.startswith(f"{scheme}://"):
-        raise ValueError(
-            f"`ca_certs` and `client_cert` have no meaning without TLS: the url must begin with `{scheme}://`"
-        )
+def client_tls(ca_certs: str | None, client_cert: str | None, client_key: str | None) -> SSLContext:
+    """What connections to a store are made with, of the fields of these names. Raises SinkMisconfigured where a file
+    cannot be read.
+    """
+    try:
+        return client_context(ca_certs, client_cert, client_key)
+    except UnreadableCertificate as exc:
+        raise SinkMisconfigured(str(exc), hint="Give the path of a PEM file.") from None
 
 
 def drop_of_live(follower: str, generation: int) -> SinkError:

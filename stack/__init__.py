@@ -1,7 +1,7 @@
 """The local servers as plain processes: coordinates, versions, start and stop."""
 
 from stack.machine.artifacts import fetch
-from stack.machine.home import stack_home
+from stack.machine.home import kept_folders, stack_home
 from stack.stack import SERVERS, Endpoints, Stack, find_stack
 
-__all__ = ["SERVERS", "Endpoints", "Stack", "fetch", "find_stack", "stack_home"]
+__all__ = ["SERVERS", "Endpoints", "Stack", "fetch", "find_stack", "kept_folders", "stack_home"]

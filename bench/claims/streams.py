@@ -173,7 +173,7 @@ def _in_batch(spark: SparkSession, kafka: Kafka, build: StreamBuild, now: int) -
 
 def _by_spark_alone(spark: SparkSession, kafka: Kafka, closing: str, build: StreamBuild, now: int) -> _Cost:
     """As Spark's manual has it: the watermark follows the events. One in a topic `closing`, hours later, closes all
-    windows. Nothing is told to be late, corrected or published.
+    windows. Spark reports, corrects and publishes no event.
     """
     kafka.create(closing, 1, {})
     until(f"the topic {closing}", partial(kafka.topic, closing))

@@ -14,7 +14,7 @@ from driftless.config.models import Config, FollowerConfig
 from driftless.facts.generation import Generation, generations
 from driftless.facts.state import State
 from driftless.sink import SinkContext
-from stack import find_stack, stack_home
+from stack import find_stack, kept_folders
 
 
 def plan_documents(config: Config, state: State) -> tuple[list[Action], list[Left]]:
@@ -50,8 +50,7 @@ def plan_machine(config: Config) -> list[Action]:
 
 
 def _kept(config: Config) -> Iterator[Path]:
-    for kind in ("rows", "verify"):
-        yield stack_home() / kind / config.name
+    yield from kept_folders(config.name)
     stack = find_stack(config.connect.url)
     if stack is not None:
         yield stack.secrets_dir / config.name

@@ -12,7 +12,7 @@ from connectors.debezium.connect import Connect
 from connectors.pipeline.plan_context import Action, PlanContext
 from connectors.postgres.client import Postgres
 from connectors.removal.log import plan_connector, plan_control, plan_topics
-from connectors.removal.source_objects import Left, is_other_server, left_in_source, plan_source
+from connectors.removal.source_objects import Left, is_other_source, left_in_source, plan_source
 from driftless import names
 from driftless.config.models import Config
 from driftless.control.topic import Control
@@ -89,8 +89,8 @@ def _of_source(
     actions = plan_source(config, context, state, existing)
     if actions and not known and not state.facts:
         why = "this Kafka knows no such pipeline, so they may be those of another one of this name, with another Kafka"
-    elif actions and is_other_server(context.source, state):
-        why = "source.dsn leads to another server than the one that the pipeline was applied to"
+    elif actions and is_other_source(context.source, state):
+        why = "source.dsn leads to another server or database than the pipeline was applied to"
     else:
         parts.left += left_in_source(config, context.source)
         return actions

@@ -30,7 +30,7 @@ HEARTBEAT_MS = 500
 def connector_settings(
     config: Config, source: Mapping[str, object], secret: str | None, tables: Mapping[str, Table]
 ) -> dict[str, str]:
-    """What Connect is told. `source`: as `Postgres.parameters`. `secret`: a reference for a config provider."""
+    """What Connect gets. `source`: as `Postgres.parameters`. `secret`: a reference for a config provider."""
     json_converter = "org.apache.kafka.connect.json.JsonConverter"
     settings = {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",

@@ -17,7 +17,14 @@ from driftless.config.models import Config
 from driftless.errors import ConfigError, SourceError
 from driftless.facts.builds import newest_build
 from driftless.facts.column_history import Facts, forget, known_since, since_now, since_the_start
-from driftless.facts.epochs import TopicLog, first_epoch, mismatch_reason, records_gone, registered_log
+from driftless.facts.epochs import (
+    TopicLog,
+    first_epoch,
+    mismatch_reason,
+    records_gone,
+    registered_log,
+    registered_tables,
+)
 from driftless.facts.generation import generations
 from driftless.facts.state import State
 from driftless.kafka.client import Kafka
@@ -242,7 +249,7 @@ class _Taking:
 def plan_removal(config: Config, context: PlanContext, state: State, existing: set[str]) -> list[Action]:
     """Forget the tables that were taken out of the configuration, once the connector has let go of them."""
     actions = []
-    for name in sorted({*state.by_prefix("epochs"), *state.by_prefix("snapshot")} - config.source.tables.keys()):
+    for name in sorted(registered_tables(state) - config.source.tables.keys()):
         following = sorted(_followers_of(name, state))
         following += [f"view {view}" for view in config.views if name in _tables_of(view, state)]
         if following:

@@ -7,7 +7,7 @@ stops, and `driftless apply` re-snapshots the tables.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from connectors.debezium.connect import Connect
@@ -163,6 +163,11 @@ def _read(config: Config, connect: Connect | None, state: State) -> _Read:
     return _Read(stored, max(furthest, stored or 0), captures)
 
 
+def same_database(known: Mapping[str, object], found: Mapping[str, object]) -> bool:
+    """Whether two identities are of one database of one server, on whatever timeline."""
+    return all(known.get(key) == found[key] for key in ("system_identifier", "database"))
+
+
 def _history(config: Config, source: Postgres, state: State) -> Trouble | None:
     known, found = state.get("pipeline/identity") or {}, source.identity()
     changed = ", ".join(
@@ -170,8 +175,7 @@ def _history(config: Config, source: Postgres, state: State) -> Trouble | None:
     )
     if not changed:
         return None
-    moved = all(known.get(key) == found[key] for key in ("system_identifier", "database"))
-    if not moved and not source.carried(names.publication(config.name)):
+    if not same_database(known, found) and not source.carried(names.publication(config.name)):
         # Neither a backup nor a standby: those have all that `apply` made in the source.
         what = f"another pipeline has the name `{config.name}` in this Kafka, and it is of another database: {changed}"
         # Not to be kept in the control topic, which is that pipeline's.

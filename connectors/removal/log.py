@@ -13,6 +13,7 @@ from driftless.config.models import Config
 from driftless.control.topic import Control
 from driftless.counted import counted
 from driftless.errors import SourceError
+from driftless.facts.epochs import registered_tables
 from driftless.facts.state import State
 from driftless.kafka.client import Kafka
 
@@ -50,7 +51,7 @@ def plan_topics(config: Config, kafka: Kafka, state: State, existing: set[str]) 
 
 def _topics(config: Config, state: State, existing: set[str]) -> list[str]:
     pipeline = config.name
-    tables = {*config.source.tables, *state.by_prefix("epochs"), *state.by_prefix("snapshot")}
+    tables = config.source.tables.keys() | registered_tables(state)
     known = {
         *(names.table_topic(pipeline, table) for table in (*tables, names.signal_table(pipeline))),
         names.message_topic(pipeline),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from connectors.pipeline.guard import same_database
 from connectors.pipeline.objects import FUNCTION, drop_trigger
 from connectors.pipeline.owners import twins
 from connectors.pipeline.plan_context import Action, PlanContext, bind
@@ -13,6 +14,7 @@ from connectors.postgres.client import Postgres
 from driftless import names
 from driftless.config.models import Config
 from driftless.errors import ConfigError, SourceError
+from driftless.facts.epochs import registered_tables
 from driftless.facts.state import State
 from driftless.table import join_name, quoted, split_name
 
@@ -93,7 +95,7 @@ def _known_pipelines(context: PlanContext) -> set[str]:
 
 def _triggers(config: Config, context: PlanContext, state: State, *, alone: bool) -> Iterator[Action]:
     """Those of our tables that no other pipeline captures; where there is no other, all of that name."""
-    ours = {*config.source.tables, *state.by_prefix("epochs"), *state.by_prefix("snapshot")}
+    ours = config.source.tables.keys() | registered_tables(state)
     for row in context.source.rows(_TRIGGERED, names.TRUNCATE_TRIGGER):
         table = join_name(*row)
         others = context.source.publications(table) - {names.publication(config.name)}
@@ -127,7 +129,7 @@ def left_in_source(config: Config, source: Postgres) -> Iterator[Left]:
         )
 
 
-def is_other_server(source: Postgres, state: State) -> bool:
-    """Whether the pipeline was applied to another server than this one, whose names may mean something else."""
-    known = (state.get("pipeline/identity") or {}).get("system_identifier")
-    return known is not None and known != source.identity()["system_identifier"]
+def is_other_source(source: Postgres, state: State) -> bool:
+    """Whether the pipeline was applied to another server or database, in which the same names mean something else."""
+    known = state.get("pipeline/identity")
+    return known is not None and not same_database(known, source.identity())

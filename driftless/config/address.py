@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from driftless.suggest import nearest
@@ -22,6 +23,17 @@ _OPTIONS = ("host", "port", "dbname", "user", "password", "sslmode", "sslrootcer
 _REFUSALS = ("authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry", "not permitted")
 _OTHERS = {"mysql", "mariadb", "mongodb", "sqlserver", "oracle"}
 _LIKE_DSN = "must look like `postgresql://user:password@host:5432/database`"
+
+
+class WithCertificates(Protocol):
+    """What names files of certificates for TLS."""
+
+    @property
+    def ca_certs(self) -> str | None: ...
+    @property
+    def client_cert(self) -> str | None: ...
+    @property
+    def client_key(self) -> str | None: ...
 
 
 def dsn_problem(dsn: str) -> str:
@@ -75,6 +87,15 @@ def url_problem(url: str, schemes: Collection[str], like: str) -> str:
     except ValueError:
         readable = False
     return "" if readable else wrong
+
+
+def certificates_problem(url: str, scheme: str, given: WithCertificates) -> str:
+    """Why files of certificates do not go together, or not with the URL; empty where they do. `scheme`: that of TLS."""
+    if given.client_key is not None and given.client_cert is None:
+        return "`client_key` needs `client_cert`"
+    if (given.ca_certs or given.client_cert) and not url.startswith(f"{scheme}://"):
+        return f"`ca_certs` and `client_cert` have no meaning with `{url.partition('://')[0]}://`: write `{scheme}://`"
+    return ""
 
 
 def shown_url(url: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
-from driftless.config.address import dsn_problem, url_problem
+from driftless.config.address import certificates_problem, dsn_problem, url_problem
 from driftless.config.base import Model
 from driftless.config.duration import Duration
 from driftless.config.kafka_security import KafkaSecurity
@@ -229,10 +229,8 @@ class ConnectConfig(Model):
             raise ValueError("`username` and `password_http` are given together, or neither")
         if self.username is not None and "@" in self.url:
             raise ValueError("the url holds a user already: leave it there, or write `username` and `password_http`")
-        if self.client_key is not None and self.client_cert is None:
-            raise ValueError("`client_key` needs `client_cert`")
-        if self.url.startswith("http://") and (self.ca_certs or self.client_cert):
-            raise ValueError("`ca_certs` and `client_cert` have no meaning with `http://`: write `https://`")
+        if problem := certificates_problem(self.url, "https", self):
+            raise ValueError(problem)
         return self
 
 

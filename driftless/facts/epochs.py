@@ -151,6 +151,11 @@ def registered_log(state: State, table: str) -> TopicLog | None:
     return None if fact is None else TopicLog.from_json(fact)
 
 
+def registered_tables(state: State) -> set[str]:
+    """The tables that have a log, or a snapshot on its way to one."""
+    return {*state.by_prefix("epochs"), *state.by_prefix("snapshot")}
+
+
 class LogName(TypedDict):
     """How the fact of a generation names the log that it follows. `build`: of its view, 0 for the table's own log.
     `stream`: the build of its stream, where it follows one.

@@ -1,4 +1,4 @@
-"""TLS with files of certificates that an operator names, and what a connection that fails is told to mean."""
+"""TLS by files of certificates that an operator names, and the reason why a connection failed."""
 
 from __future__ import annotations
 

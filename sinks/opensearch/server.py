@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from ssl import SSLContext
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -16,7 +15,8 @@ from opensearchpy import Urllib3HttpConnection
 from driftless.config.address import shown_url
 from driftless.errors import SinkMisconfigured, SinkUnavailable
 from driftless.transport.http import is_whole
-from driftless.transport.tls import CERTIFICATES, UnreadableCertificate, client_context, refusal
+from driftless.transport.tls import CERTIFICATES, refusal
+from sinks import client_tls
 from sinks._retry import attempts
 from sinks.opensearch.bulk import is_bulk_answer
 
@@ -45,13 +45,6 @@ class Access:
     client_cert: str | None = None
     client_key: str | None = None
     authorization: str | None = field(default=None, repr=False)
-
-    def context(self) -> SSLContext:
-        """Raises SinkMisconfigured where a file cannot be read."""
-        try:
-            return client_context(self.ca_certs, self.client_cert, self.client_key)
-        except UnreadableCertificate as exc:
-            raise SinkMisconfigured(str(exc), hint="Give the path of a PEM file.") from None
 
 
 class OpenSearchServer:
@@ -163,15 +156,15 @@ class OpenSearchServer:
     @cached_property
     def _connection(self) -> _Connection:
         url = urlsplit(self._url)
-        secure = url.scheme == "https"
+        secure, access = url.scheme == "https", self._access
         return _Connection(
             host=url.hostname or "",
             port=url.port or (443 if secure else 9200),
             url_prefix=url.path,
             http_auth=(unquote(url.username), unquote(url.password or "")) if url.username else None,
             use_ssl=secure,
-            ssl_context=self._access.context() if secure else None,
-            headers={"authorization": self._access.authorization} if self._access.authorization else None,
+            ssl_context=client_tls(access.ca_certs, access.client_cert, access.client_key) if secure else None,
+            headers={"authorization": access.authorization} if access.authorization else None,
             timeout=self._request_seconds,
             pool_maxsize=self._connections,
         )

@@ -14,10 +14,10 @@ import orjson
 import pyarrow as pa
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from driftless.config.address import url_problem
+from driftless.config.address import certificates_problem, url_problem
 from driftless.errors import SinkMisconfigured, SinkUnavailable
 from driftless.sink import Applied, Progress, SinkContext, in_silence
-from sinks import ACCESS, HORIZON_SECONDS, SinkConfig, Unfit, certificates_together, drop_of_live
+from sinks import ACCESS, HORIZON_SECONDS, SinkConfig, Unfit, drop_of_live
 from sinks._arrow import slices
 from sinks._retry import attempts
 from sinks.opensearch.bulk import ANSWER, BulkResult, bulk_body, judge, reject
@@ -100,7 +100,8 @@ class Config(SinkConfig):
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
-        certificates_together(self.url, "https", self)
+        if problem := certificates_problem(self.url, "https", self):
+            raise ValueError(problem)
         if self.authorization is not None and "@" in self.url:
             raise ValueError("`authorization` and a user in `url` are two logins: keep one")
         return self

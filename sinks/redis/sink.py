@@ -11,11 +11,11 @@ import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 from redis.connection import parse_url
 
-from driftless.config.address import url_problem
+from driftless.config.address import certificates_problem, url_problem
 from driftless.config.duration import Duration, milliseconds
 from driftless.errors import SinkMisconfigured
 from driftless.sink import Applied, Progress, SinkContext, in_silence
-from sinks import ACCESS, SinkConfig, Unfit, certificates_together
+from sinks import ACCESS, SinkConfig, Unfit
 from sinks.redis.format import Format, HashOfColumns, JsonText
 from sinks.redis.generations import Generations
 from sinks.redis.names import Names, Template, columns_in
@@ -79,7 +79,8 @@ class Config(SinkConfig):
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
-        certificates_together(self.url, "rediss", self)
+        if problem := certificates_problem(self.url, "rediss", self):
+            raise ValueError(problem)
         return self
 
     @field_validator("key")

@@ -17,7 +17,8 @@ from redis.retry import Retry
 
 from driftless.config.address import shown_url
 from driftless.errors import SinkError, SinkMisconfigured, SinkUnavailable
-from driftless.transport.tls import CERTIFICATES, UnreadableCertificate, client_context, refusal
+from driftless.transport.tls import CERTIFICATES, refusal
+from sinks import client_tls
 from sinks._arrow import length, text
 from sinks._retry import attempts
 
@@ -69,10 +70,7 @@ class RedisServer:
     def client(self) -> Any:
         """redis-py's client, whose answers have no useful types. For calls inside `ask` and `once` only."""
         if self._url.startswith("rediss://"):
-            try:
-                client_context(*self._certificates)  # what redis-py says of a file does not name it
-            except UnreadableCertificate as exc:
-                raise SinkMisconfigured(str(exc), hint="Give the path of a PEM file.") from None
+            client_tls(*self._certificates)  # what redis-py says of a file does not name it
         return redis.Redis.from_url(
             self._url,
             socket_timeout=self._request_seconds,

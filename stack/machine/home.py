@@ -30,6 +30,11 @@ def stack_home() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "driftless"
 
 
+def kept_folders(pipeline: str) -> list[Path]:
+    """Where `run` and `verify` keep what is a pipeline's on this machine."""
+    return [stack_home() / kind / pipeline for kind in ("rows", "verify")]
+
+
 @dataclass(frozen=True)
 class User:
     """Who a server runs as."""

@@ -50,7 +50,7 @@ def test_the_server_that_is_reached_is_debeziums_too(
 ) -> None:
     known = conninfo_to_dict(pipeline.dsn)
     host, port = str(known["host"]), str(known["port"])
-    # Two servers, of which nobody listens at the first.
+    # Two servers; the first does not answer.
     both = make_conninfo(pipeline.dsn, host=f"{host},{host}", port=f"1,{port}", target_session_attrs="read-write")
     environment["SOURCE_DSN"] = both
     pipeline.apply()

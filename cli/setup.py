@@ -314,6 +314,7 @@ def apply(file: File = SYNC, as_json: Json = False, resnapshot: Resnapshot = Fal
 
     config = load(file)
     with reach(config, admin=True) as context:
+        context.tell = lambda line: err.print(line, soft_wrap=True)
         actions, _ = _plan(config, context, store_secret=True, resnapshot=resnapshot)
         if actions and context.control.exists():  # before the connector may be started again
             state = context.control.read()

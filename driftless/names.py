@@ -77,8 +77,12 @@ def stream_lease(stream: str) -> str:
     return f"stream {stream}"
 
 
-def heartbeat_topic(pipeline: str) -> str:
-    return f"__debezium-heartbeat.{pipeline}"
+HEARTBEAT_PREFIX = "__debezium-heartbeat"
+"""Debezium's own, where sync.yaml gives no other."""
+
+
+def heartbeat_topic(pipeline: str, prefix: str = HEARTBEAT_PREFIX) -> str:
+    return f"{prefix}.{pipeline}"
 
 
 def control_topic(pipeline: str) -> str:

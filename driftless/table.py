@@ -77,13 +77,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table's columns without the excluded ones, and its primary key's columns in key order."""
+    """A table's columns without the excluded ones, and its key's columns in key order.
+
+    `key_index`: the name of the unique index that is its key, where it has no primary key.
+    """
 
     schema: str
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     replica_identity: str = "d"
+    key_index: str = ""
 
     @property
     def full_name(self) -> str:
@@ -103,9 +107,9 @@ class Table:
         return next((column for column in self.columns if column.name == name), None)
 
     def to_json(self) -> dict[str, object]:
-        """What followers need; the replica identity is the source's business alone."""
+        """What followers need; the replica identity and the index are the source's business alone."""
         fields = asdict(self)
-        del fields["replica_identity"]
+        del fields["replica_identity"], fields["key_index"]
         return fields
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -107,8 +107,10 @@ class Connect:
         worst = next((part["state"] for part in parts if part["state"] != "RUNNING"), "RUNNING")
         return worst, ""
 
-    def wait_running(self, name: str, seconds: float) -> None:
+    def wait_running(self, name: str, seconds: float, waiting: Callable[[], None] = lambda: None) -> None:
         """Return when connector and task run; raises SourceError when they fail or the time is up.
+
+        `waiting`: called again and again until then.
 
         For a moment after a change or a restart, the state is still told of what ran before it.
         """
@@ -125,6 +127,7 @@ class Connect:
                     f"the connector {name} is still {state} after {seconds:.0f} s",
                     hint="see the Connect worker's log; `driftless apply` waits for it again",
                 )
+            waiting()
             time.sleep(0.2)
 
     def validate(self, config: dict[str, str]) -> list[str]:

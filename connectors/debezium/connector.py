@@ -112,6 +112,8 @@ def connector_settings(
     }
     if secret is not None:
         settings["database.password"] = secret
+    if config.kafka.heartbeat_prefix != names.HEARTBEAT_PREFIX:
+        settings["topic.heartbeat.prefix"] = config.kafka.heartbeat_prefix
     # A refused column is left out here too: one value that Debezium cannot read would stop the whole connector.
     excluded = [
         java_pattern(*split_name(name), column)
@@ -120,6 +122,14 @@ def connector_settings(
     ]
     if excluded:
         settings["column.exclude.list"] = ",".join(excluded)
+    # It would take some unique index of a table without a primary key: this is the one that we take.
+    indexed = [
+        f"{java_pattern(*split_name(name))}:{','.join(map(_escaped, table.key))}"
+        for name, table in sorted(tables.items())
+        if table.key_index
+    ]
+    if indexed:
+        settings["message.key.columns"] = ";".join(indexed)
     # Debezium takes a comma for the end of a name, and has no way to quote a dot.
     plain = {name: table for name, table in sorted(tables.items()) if not set(name) & set(',"')}
     dated = {name: table for name, table in plain.items() if any(map(is_date, table.columns))}
@@ -132,7 +142,11 @@ def connector_settings(
 
 def java_pattern(*parts: str) -> str:
     """A regular expression of Java's for this one name. Without `(?-i)` Debezium takes capitals for small letters."""
-    return "(?-i)" + r"\.".join("".join(_literal(char) for char in part) for part in parts)
+    return "(?-i)" + r"\.".join(map(_escaped, parts))
+
+
+def _escaped(part: str) -> str:
+    return "".join(map(_literal, part))
 
 
 def _literal(char: str) -> str:
@@ -180,7 +194,10 @@ def topic_plan(config: Config) -> dict[str, tuple[int, dict[str, str]]]:
         names.transaction_topic(config.name): (1, _ENDS),
         names.notification_topic(config.name): (1, _FLEETING),
         names.quarantine_topic(config.name): (1, {**COMMON, **quarantine.SETTINGS}),
-        names.heartbeat_topic(config.name): (1, {**COMMON, "cleanup.policy": "compact", "segment.ms": "3600000"}),
+        names.heartbeat_topic(config.name, config.kafka.heartbeat_prefix): (
+            1,
+            {**COMMON, "cleanup.policy": "compact", "segment.ms": "3600000"},
+        ),
     }
     for name, table in config.source.tables.items():
         settings = log_settings(milliseconds(table.retention))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from connectors.debezium.connector import topic_plan
 from connectors.debezium.source_address import address_faults
 from connectors.pipeline.event_tables import table_faults, with_columns
 from connectors.pipeline.guard import connector_trouble, topic_troubles, troubles
@@ -26,8 +27,11 @@ from connectors.postgres.relations import (
 from connectors.postgres.rights import missing_rights
 from driftless import names
 from driftless.config.models import Config
+from driftless.control.topic import SETTINGS
+from driftless.counted import counted
 from driftless.facts.state import State
 from driftless.facts.streams import AnalysedStream
+from driftless.kafka.many_topics import refusals
 from driftless.suggest import did_you_mean
 from driftless.table import Table
 from driftless.types import refusal
@@ -64,7 +68,7 @@ def check(
     tables = captured_tables(context.source, config)
     computed = {name: stream.table for name, stream in (streams or {}).items()}
     return [
-        *_server(context.source),
+        *server_findings(context.source),
         *map(Finding, address_faults(context.source.parameters, config.connect)),
         *_rights(config, context.source, tables),
         *_tables(config, context.source, tables),
@@ -74,14 +78,20 @@ def check(
     ]
 
 
-def _server(source: Postgres) -> Iterator[Finding]:
+def server_findings(source: Postgres) -> Iterator[Finding]:
+    """What is wrong with the server itself, or with the way to it."""
     server = source.server()
     if server.version < OLDEST:
         yield Finding(f"Postgres {server.version // 10000} is too old: {OLDEST // 10000} or newer is needed")
+    if server.is_standby:
+        yield Finding("source.dsn leads to a standby, and driftless writes markers into the log: name the primary")
+    provider = source.provider()
     if server.wal_level != "logical":
-        yield Finding(
-            f"wal_level is {server.wal_level}: run `alter system set wal_level = logical` and restart Postgres"
-        )
+        yield Finding(f"wal_level is {server.wal_level}: {provider.logical}")
+    if source.is_pooled():
+        yield Finding(f"source.dsn leads to a pooler, which gives others our sessions: {provider.direct}")
+    elif server.has_replication and (reason := source.replication_refusal()):
+        yield Finding(f"the role {server.login} gets no connection by which the log is read: {reason}")
 
 
 def _rights(config: Config, source: Postgres, tables: dict[str, Table | None]) -> Iterator[Finding]:
@@ -179,6 +189,22 @@ def _events(config: Config, context: PlanContext, tables: Mapping[str, Table | N
         yield Finding(config.at(at, what))
 
 
+def _refused_topics(config: Config, context: PlanContext, existing: Collection[str]) -> Iterator[Finding]:
+    """Topics that the brokers would not make: a policy of names, a smaller limit, too few brokers, a missing right."""
+    heartbeat = names.heartbeat_topic(config.name, config.kafka.heartbeat_prefix)
+    if heartbeat in (names.table_topic(config.name, table) for table in config.source.tables):
+        at = ("kafka", "heartbeat_prefix")
+        yield Finding(config.at(at, f"gives Debezium's own topic the name of a table's, {heartbeat}"))
+    wanted = {context.control.topic: (1, SETTINGS), **topic_plan(config)}
+    missing = {name: how for name, how in wanted.items() if name not in existing}
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in refusals(context.kafka, config.kafka.replication, missing).items():
+        by_reason.setdefault(reason, []).append(name)
+    for reason, refused in by_reason.items():
+        more = f" and {counted(len(refused) - 1, 'more topic')}" if len(refused) > 1 else ""
+        yield Finding(f"the brokers would not make the topic {refused[0]}{more}: {reason}")
+
+
 def _log(config: Config, context: PlanContext, *, resnapshot: bool) -> Iterator[Finding]:
     existing = context.kafka.topics()
     for name, reason in topic_meetings(config.name, config.source.tables, existing):
@@ -189,6 +215,7 @@ def _log(config: Config, context: PlanContext, *, resnapshot: bool) -> Iterator[
     state = context.control.read() if context.control.topic in existing else State({})
     for reason in taken(config, context, state, existing):
         yield Finding(config.at(("name",), reason))
+    yield from _refused_topics(config, context, existing)
     if state.get("pipeline/identity") is None:
         left = [topic for name in config.source.tables if (topic := names.table_topic(config.name, name)) in existing]
         captures = context.connect.config(names.connector(config.name)) is not None

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from connectors.debezium.connector import connector_settings, topic_plan
 from connectors.debezium.fetching import fetching
+from connectors.debezium.starting import START_SECONDS, await_running
 from connectors.pipeline.capture import plan_capture, plan_removal
 from connectors.pipeline.objects import missing_objects
 from connectors.pipeline.plan_context import Action, PlanContext, bind
@@ -32,10 +33,7 @@ from driftless.facts.state import State
 from driftless.facts.streams import AnalysedStream, StreamBuild
 from driftless.kafka.many_topics import create_topics, describe, settings_in_force
 from driftless.kafka.topic_settings import log_settings
-from driftless.table import Table, quoted
-
-START_SECONDS = 120.0
-"""How long `apply` waits for the connector to run: creating the slot waits for every open transaction."""
+from driftless.table import Table, quoted, quoted_column
 
 
 def make_plan(
@@ -102,14 +100,18 @@ def _database(config: Config, context: PlanContext, tables: dict[str, Table], st
         actions.append(Action(verb, what, detail, statement, together=execute, part=statement))
 
     for name, table in tables.items():
+        identity = "full"
         if table.needs_full_identity and table.replica_identity != "f":
             why = ", so that large values an UPDATE did not touch stay in the log"
-        elif table.replica_identity not in ("d", "f"):
-            why = ": as it is, Postgres would refuse its updates, or the log would not hold its key"
-        else:
+        elif table.replica_identity in ("d", "f", "i"):
             continue
-        statement = f"alter table {quoted(name)} replica identity full"
-        add("change", f"table {name}", f"replica identity full{why}", statement)
+        elif table.key_index:
+            identity = f"using index {quoted_column(table.key_index)}"
+            why = ": it has no primary key, and is keyed by this unique index"
+        else:
+            why = ": as it is, Postgres would refuse its updates, or the log would not hold its key"
+        statement = f"alter table {quoted(name)} replica identity {identity}"
+        add("change", f"table {name}", f"replica identity {identity}{why}", statement)
     for verb, what, why, statement in missing_objects(config, context.source, set(tables)):
         add(verb, what, why, statement)
     publication = names.publication(config.name)
@@ -200,7 +202,7 @@ def _recreate(config: Config, context: PlanContext, name: str, partitions: int, 
     stop_by(context, names.slot(config.name), connector)
     remake(context.kafka, name, partitions, settings)
     context.connect.resume(connector)
-    context.connect.wait_running(connector, START_SECONDS)
+    _await_running(config, context)
 
 
 def _connector(
@@ -216,11 +218,11 @@ def _connector(
         context.connect.put(name, wanted)
         if before is not None and before.active:
             _await_left(context, before, name)
-        resume() if stopped else context.connect.wait_running(name, START_SECONDS)
+        resume() if stopped else _await_running(config, context)
 
     def resume() -> None:
         context.connect.resume(name)
-        context.connect.wait_running(name, START_SECONDS)
+        _await_running(config, context)
 
     stopped = renewed or context.connect.state(name)[0] in ("STOPPED", "PAUSED")
     if actual is None:
@@ -234,10 +236,15 @@ def _connector(
 
         def restart() -> None:
             context.connect.restart(name)
-            context.connect.wait_running(name, START_SECONDS)
+            _await_running(config, context)
 
         return [Action("restart", f"connector {name}", context.connect.state(name)[1], do=restart)]
     return []
+
+
+def _await_running(config: Config, context: PlanContext) -> None:
+    connector, slot = names.connector(config.name), names.slot(config.name)
+    await_running(context.connect, context.source, connector, slot, context.tell)
 
 
 def _await_left(context: PlanContext, before: Slot, connector: str) -> None:

@@ -34,7 +34,7 @@ class Action:
 
 @dataclass
 class PlanContext:
-    """Where a plan looks and acts."""
+    """Where a plan looks and acts. `report`: shows how far it is. `tell`: says what somebody has to know, and stays."""
 
     source: Postgres
     admin: Postgres
@@ -42,6 +42,7 @@ class PlanContext:
     connect: Connect
     control: Control
     report: Callable[[str], None] = field(default=lambda _: None)
+    tell: Callable[[str], None] = field(default=lambda _: None)
 
     def execute(self, statements: Sequence[str]) -> None:
         """Run the statements of several steps, each by itself, with the rights of `admin_dsn`."""

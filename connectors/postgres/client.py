@@ -10,7 +10,9 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from connectors.postgres import columns, ddl, queries
+from connectors.postgres.providers import PROVIDERS, UNKNOWN, Provider
 from connectors.postgres.relations import ForeignKey, Relation
+from connectors.postgres.replication import names_another_process, replication_refusal, shares_sessions
 from connectors.postgres.server import FILTERS_SINCE, ServerFacts, Slot, Storage
 from driftless import names
 from driftless.config.address import DSN_FORM, dsn_problem, is_refusal, misread
@@ -43,7 +45,13 @@ class Postgres:
     def _connect(self, patience: float) -> psycopg.Connection:
         seconds = max(2, round(patience))
         try:
-            return psycopg.connect(self._dsn, autocommit=True, connect_timeout=seconds, application_name="driftless")
+            connection = psycopg.connect(
+                self._dsn,
+                autocommit=True,
+                connect_timeout=seconds,
+                application_name="driftless",
+                client_encoding="UTF8",
+            )
         except psycopg.OperationalError as exc:
             reason = " ".join(str(exc).split())
             if is_refusal(reason):
@@ -51,6 +59,12 @@ class Postgres:
                 raise ConfigError(f"Postgres at {self.address} refuses the role: {reason}", hint=hint) from None
             what = f"Postgres at {self.address} cannot be reached: {reason}"
             raise SourceUnavailable(what, hint="check source.dsn; `driftless up` starts a local server") from None
+        if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
+            what = f"the database {connection.info.dbname} has the encoding SQL_ASCII: nothing says what its texts are"
+            connection.close()
+            hint = "restore a dump of it into a database with `encoding 'UTF8' template template0`"
+            raise ConfigError(what, hint=hint)
+        return connection
 
     def __enter__(self) -> Postgres:
         return self
@@ -90,11 +104,25 @@ class Postgres:
             # Where it writes now: the control file tells of a promotion only at the next checkpoint.
             "('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int end, "
             "current_setting('wal_level'), "
-            "(select rolreplication or rolsuper from pg_roles where rolname = current_user), current_database(), "
-            "current_user::text"
+            "(select rolreplication or rolsuper from pg_roles where rolname = session_user), current_database(), "
+            "current_user::text, session_user::text, pg_is_in_recovery()"
         )
         assert row is not None
         return ServerFacts(*row)  # type: ignore[arg-type]
+
+    def provider(self) -> Provider:
+        """Whose service it is, by the roles that it has."""
+        there = {row[0] for row in self.rows("select rolname::text from pg_roles")}
+        return next((provider for provider in PROVIDERS if provider.role in there), UNKNOWN)
+
+    def replication_refusal(self) -> str:
+        """Why the server opens no connection by which its log is read; empty where it does. It is tried."""
+        return replication_refusal(self._dsn)
+
+    def is_pooled(self) -> bool:
+        """Whether a pooler stands between that gives other clients our sessions."""
+        with _answers(self.address):
+            return names_another_process(self._connection) and shares_sessions(self._dsn, self._connection)
 
     def table(self, full_name: str, exclude: Iterable[str] = ()) -> Table | None:
         """The table as the catalogue has it, less the excluded columns; None where there is none of that name."""

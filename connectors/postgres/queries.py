@@ -31,19 +31,29 @@ join pg_attribute a on a.attrelid = s.attrelid and a.attnum = s.attnum
 where s.typtype <> 'd' and not s.is_array
 order by a.attrelid, a.attnum
 """
+# The key of a table: its primary key, else a unique index that may be its replica identity. Of several, the one that
+# is, else the shortest, else the first by name: so that neither REINDEX nor a dump that is restored gives another.
 # Under a deferrable key alone, as under none, Postgres would refuse updates once the table is in a publication.
 TABLES = """
 select n.nspname::text, c.relname::text, c.oid,
-       case when c.relreplident = 'd'
-                 and not exists (select from pg_index where indrelid = c.oid and indisprimary and indimmediate) then 'n'
+       case when c.relreplident = 'd' and not coalesce(i.indisprimary and i.indimmediate, false)
+                 or c.relreplident = 'i' and not coalesce(i.indisreplident, false) then 'n'
             else c.relreplident::text end,
-       array(select a.attname::text from pg_index i
-             cross join lateral unnest(i.indkey) with ordinality as k(attnum, position)
-             join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
-             where i.indrelid = c.oid and i.indisprimary order by k.position)
+       array(select a.attname::text from unnest(i.indkey) with ordinality as k(attnum, position)
+             join pg_attribute a on a.attrelid = c.oid and a.attnum = k.attnum
+             where k.position <= i.indnkeyatts order by k.position),
+       case when i.indisprimary then '' else i.index end
 from unnest(%s::text[], %s::text[]) as wanted(schema, name)
 join pg_namespace n on n.nspname = wanted.schema
 join pg_class c on c.relnamespace = n.oid and c.relname = wanted.name and c.relkind = 'r'
+left join lateral (
+    select i.*, x.relname::text as index from pg_index i join pg_class x on x.oid = i.indexrelid
+    where i.indrelid = c.oid and (i.indisprimary or i.indisunique and i.indimmediate and i.indisvalid
+          and i.indpred is null and i.indexprs is null
+          and not exists (select from pg_attribute a where a.attrelid = c.oid and not a.attnotnull
+                          and a.attnum = any((i.indkey::int2[])[0:i.indnkeyatts - 1])))
+    order by not i.indisprimary, not i.indisreplident, i.indnkeyatts, x.relname limit 1
+) i on true
 """
 STORAGE = f"""
 select n.nspname::text, c.relname::text, pg_relation_filenode(c.oid),

@@ -95,7 +95,10 @@ def right_obstacles(relation: Relation, exclude: tuple[str, ...]) -> Iterator[st
 def table_obstacles(table: Table) -> Iterator[str]:
     """Why a table cannot be followed whose columns are all given, the excluded ones too."""
     if not table.key:
-        yield "has no primary key: its updates and deletes cannot be told apart"
+        yield (
+            "has no primary key, nor a unique index without nulls: "
+            f"`alter table {table.full_name} add primary key (...)`"
+        )
     for column in table.columns:
         reason = refusal(column)
         if reason is not None and column.name in table.key:

@@ -30,8 +30,9 @@ def missing_rights(config: Config, source: Postgres, tables: Collection[str]) ->
         return sql.SQL(text).format(*what, role=role).as_string()
 
     who = f"the role {server.role}"
-    if not server.can_replicate:
-        yield Right(who, "lacks REPLICATION", statement("alter role {role} replication"))
+    if not server.has_replication and source.replication_refusal():
+        grant = source.provider().grant.format(role=sql.Identifier(server.login).as_string())
+        yield Right(f"the role {server.login}", "lacks REPLICATION", grant)
     for function in source.closed_functions():
         yield Right(who, f"may not call {function}", f"grant execute on function {function} to {role.as_string()}")
     mine = {name: relation for name, relation in relations.items() if name in tables}

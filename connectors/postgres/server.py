@@ -10,15 +10,21 @@ FILTERS_SINCE = 150000
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """What the server says of itself. `system_identifier` and `timeline` tell one log history from another."""
+    """What the server says of itself. `system_identifier` and `timeline` tell one log history from another.
+
+    `login`: as whom we logged in. `role`: whose rights we have, which a setting of the login may make another's.
+    `has_replication`: the login has the attribute, which is not all that may let it read the log.
+    """
 
     version: int
     system_identifier: str
     timeline: int
     wal_level: str
-    can_replicate: bool
+    has_replication: bool
     database: str
     role: str
+    login: str
+    is_standby: bool
 
 
 @dataclass(frozen=True)

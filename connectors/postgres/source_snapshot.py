@@ -8,10 +8,12 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from connectors.postgres.blockers import Ask, blockers
 from driftless.errors import POSTGRES_LOG, NoDocument, SourceError, SourceUnavailable
 from driftless.lsn import parse_lsn
 from driftless.views.sql import SETTINGS
@@ -26,14 +28,6 @@ _PAGE, _PAGE_SIZE = 5_000, 8 << 20
 _FEW = 4
 _CHUNK = 16 if psycopg.pq.version() >= 170_000 else 1
 """Rows that the client has at a time: by a cursor it would have those of a whole page, which may be of 16 MiB each."""
-_BLOCKERS = """
-select b.pid, a.application_name, a.usename, extract(epoch from clock_timestamp() - a.xact_start)::float8, a.state
-from unnest(pg_blocking_pids(%s)) b(pid) left join pg_stat_activity a on a.pid = b.pid
-order by a.xact_start nulls last
-"""
-_PREPARED = (
-    "select gid, extract(epoch from clock_timestamp() - prepared)::float8 from pg_prepared_xacts order by prepared"
-)
 
 
 @dataclass
@@ -181,7 +175,7 @@ class _Slot:
             while self._thread.is_alive() and time.monotonic() < begun + patience:
                 self._thread.join(0.1 if time.monotonic() < begun + 1 else 0.5)
                 if self._thread.is_alive() and time.monotonic() >= min(told, begun + patience - 0.6):
-                    why = blockers(watcher, self._walsender.info.backend_pid) or why
+                    why = blockers(_asking(watcher), self._walsender.info.backend_pid) or why
                     if time.monotonic() >= told:
                         told = time.monotonic() + max(_TOLD_SECONDS, patience / 3)
                         report(f"waiting for a position to compare at: {why}")
@@ -195,20 +189,12 @@ class _Slot:
         return why
 
 
-def blockers(watcher: psycopg.Connection, pid: int) -> str:
-    """Whom a server process waits for: process, application, user, age; never what they run."""
-    with _answers(watcher):
-        found = watcher.execute(_BLOCKERS.encode(), (pid,)).fetchall()
-        prepared = watcher.execute(_PREPARED.encode()).fetchall() if any(row[0] == 0 for row in found) else []
-    said = [_named(*row) for row in found if row[0] != 0]
-    said += [f"the prepared transaction `{gid}`, {age:.0f} s old" for gid, age in prepared[:3]]
-    return "it is held up by " + "; ".join(said) if said else ""
+def _asking(connection: psycopg.Connection) -> Ask:
+    def ask(statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+        with _answers(connection):
+            return connection.execute(statement.encode(), parameters).fetchall()
 
-
-def _named(pid: int, application: str | None, user: str | None, age: float | None, state: str | None) -> str:
-    told = [f"application `{application}`" if application else "", f"user `{user}`" if user else ""]
-    told += [f"{state}, " * bool(state) + f"its transaction is {age:.0f} s old" if age is not None else ""]
-    return f"process {pid} ({', '.join(filter(None, told)) or 'of another user'})"
+    return ask
 
 
 def _slot_error(exc: psycopg.Error) -> SourceError:
@@ -227,7 +213,9 @@ def _slot_error(exc: psycopg.Error) -> SourceError:
 
 def _connect(dsn: str) -> psycopg.Connection:
     try:
-        return psycopg.connect(dsn, autocommit=True, connect_timeout=10, application_name="driftless verify")
+        return psycopg.connect(
+            dsn, autocommit=True, connect_timeout=10, application_name="driftless verify", client_encoding="UTF8"
+        )
     except psycopg.OperationalError as exc:
         reason = " ".join(str(exc).split())
         hint = "check source.dsn; verify needs one more of max_wal_senders for a moment"

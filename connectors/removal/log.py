@@ -59,6 +59,7 @@ def _topics(config: Config, state: State, existing: set[str]) -> list[str]:
         names.notification_topic(pipeline),
         names.quarantine_topic(pipeline),
         names.heartbeat_topic(pipeline),
+        names.heartbeat_topic(pipeline, config.kafka.heartbeat_prefix),
     }
     built = re.compile(re.escape(pipeline) + _OF_BUILD)
     given = {events.topic for events in config.events.values() if events.topic}

@@ -13,6 +13,7 @@ from connectors.pipeline.resnapshot import STOP_SECONDS
 from connectors.postgres.client import Postgres
 from driftless import names
 from driftless.config.models import Config
+from driftless.counted import counted
 from driftless.errors import ConfigError, SourceError
 from driftless.facts.epochs import registered_tables
 from driftless.facts.state import State
@@ -31,10 +32,10 @@ select n.nspname::text, c.relname::text from pg_trigger t join pg_class c on c.o
 join pg_namespace n on n.oid = c.relnamespace where t.tgname = %s and not t.tgisinternal order by 1, 2
 """
 _SCHEMA_THERE = "select exists (select from pg_namespace where nspname = %s)"
-_FULL = """
+_IDENTITIES = """
 select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace
 join unnest(%s::text[], %s::text[]) as t(schema, name) on n.nspname = t.schema and c.relname = t.name
-where c.relreplident = 'f'
+where c.relreplident in ('f', 'i')
 """
 
 
@@ -121,10 +122,10 @@ def _statement(context: PlanContext, what: str, sql: str) -> Action:
 def left_in_source(config: Config, source: Postgres) -> Iterator[Left]:
     """What stays as `apply` has set it: nobody knows whether others have come to need it."""
     wanted = [split_name(table) for table in sorted(config.source.tables)]
-    ((full,),) = source.rows(_FULL, [schema for schema, _ in wanted], [name for _, name in wanted])
-    if full:
+    ((tables,),) = source.rows(_IDENTITIES, [schema for schema, _ in wanted], [name for _, name in wanted])
+    if tables:
         yield (
-            f"replica identity full of {full} table{'' if full == 1 else 's'}",
+            f"the replica identity of {counted(tables, 'table')}",
             "other readers of the log may need it; `alter table NAME replica identity default` takes it back",
         )
 

@@ -15,6 +15,7 @@ from driftless.config.kafka_security import KafkaSecurity
 from driftless.config.patterns import PatternConfig
 from driftless.config.streams import EventsConfig, SqlName, StreamConfig
 from driftless.config.views import ViewConfig
+from driftless.names import HEARTBEAT_PREFIX
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,47}")
 _BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\],@]+):\d{1,5}")
@@ -153,6 +154,13 @@ class KafkaConfig(Model):
     )
     replication: int = Field(
         default=1, ge=1, le=9, description="Copies of each topic that the brokers keep: 3 on a cluster.", examples=["3"]
+    )
+    heartbeat_prefix: str = Field(
+        default=HEARTBEAT_PREFIX,
+        pattern="^[a-zA-Z0-9._-]+$",
+        description="What the name of Debezium's own topic begins with: PREFIX.NAME. For brokers that keep names with "
+        "`__` to themselves.",
+        examples=["shop.heartbeat"],
     )
     security: KafkaSecurity | None = Field(
         default=None,

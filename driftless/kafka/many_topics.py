@@ -65,6 +65,35 @@ def settings_in_force(kafka: Kafka, names: Iterable[str]) -> dict[str, dict[str,
     return found
 
 
+_REFUSED = {
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.INVALID_CONFIG,
+    KafkaError.INVALID_PARTITIONS,
+    KafkaError.INVALID_REQUEST,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+}
+"""Answers of brokers that stay the same until somebody changes what was asked, or the brokers' rules."""
+
+
+def refusals(kafka: Kafka, replication: int, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> dict[str, str]:
+    """Why the brokers would not make these topics, of each that they would not: their own words. Makes none."""
+    found: dict[str, str] = {}
+    for some in _portions(topics):
+        with kafka.asking() as admin:
+            wanted = _new_topics(some, replication, topics)
+            for name, future in admin.create_topics(wanted, request_timeout=TIMEOUT, validate_only=True).items():
+                try:
+                    future.result()
+                except KafkaException as exc:
+                    if exc.args[0].code() not in _REFUSED:
+                        raise
+                    found[name] = str(exc.args[0].str())
+    return found
+
+
 def create_topics(kafka: Kafka, replication: int, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
     """Create topics: name -> (partitions, settings). One that exists already is left as it is.
 
@@ -73,7 +102,7 @@ def create_topics(kafka: Kafka, replication: int, topics: Mapping[str, tuple[int
     made: dict[str, int] = {}
     for some in _portions(topics):
         with kafka.asking() as admin:
-            wanted = [NewTopic(name, topics[name][0], replication, config=dict(topics[name][1])) for name in some]
+            wanted = _new_topics(some, replication, topics)
             for name, future in admin.create_topics(wanted, operation_timeout=TIMEOUT).items():
                 try:
                     future.result()
@@ -83,6 +112,12 @@ def create_topics(kafka: Kafka, replication: int, topics: Mapping[str, tuple[int
                 else:
                     made[name] = topics[name][0]
     _await_leaders(kafka, made)
+
+
+def _new_topics(
+    some: Iterable[str], replication: int, topics: Mapping[str, tuple[int, Mapping[str, str]]]
+) -> list[NewTopic]:
+    return [NewTopic(name, topics[name][0], replication, config=dict(topics[name][1])) for name in some]
 
 
 def _await_leaders(kafka: Kafka, made: Mapping[str, int]) -> None:

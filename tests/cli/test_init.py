@@ -40,7 +40,7 @@ source:
       # documents leave out mail: it has the type int2vector, which Debezium takes for an array and loses
     public.lines: {}
     # Left out:
-    # - public.log has no primary key: its updates and deletes cannot be told apart
+    # - public.log has no primary key, nor a unique index without nulls: `alter table public.log add primary key (...)`
 kafka:
   bootstrap: ${KAFKA:-127.0.0.1:59092}    # where KAFKA is not set: the local stack
   partitions: 4     # of each table's topic; frozen once made
@@ -128,7 +128,8 @@ def test_a_small_database_gives_this_very_file(place: Machine, database: str, co
     done = place("init", "--dsn", database, "--name", "shop")
     assert (done.code, done.err) == (
         0,
-        "left out: public.log has no primary key: its updates and deletes cannot be told apart\n",
+        "left out: public.log has no primary key, nor a unique index without nulls: "
+        "`alter table public.log add primary key (...)`\n",
     )
     assert (place.folder / "sync.yaml").read_text() == WRITTEN.replace("DATABASE", connection.info.dbname)
     assert done.out == (
@@ -171,7 +172,7 @@ def test_what_is_left_out_is_said_with_the_reason(
     assert {name: text.partition(name)[2].strip().split(":")[0] for name, text in said.items()} == {
         "public.''": "in it has a name that Debezium does not read back as it is",
         "public.animals": "has tables that inherit from it",
-        "public.audit": "has no primary key",
+        "public.audit": "has no primary key, nor a unique index without nulls",
         "public.count_of": "is a materialized view, which the log does not carry",
         "public.events": "is a partitioned table, which cannot be followed yet; its partitions are left out too",
         "public.far": "is a foreign table",

@@ -34,13 +34,17 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
     source.execute(
         "insert into hidden select n, 'name ' || n, n / 2.0, %s || n from generate_series(1, 20) n", (HIDDEN,)
     )
+    source.execute('create table "_ItemToTag" ("A" int not null, "B" int not null)')
+    source.execute('create unique index on "_ItemToTag" ("A", "B")')
+    source.execute('insert into "_ItemToTag" select n / 5, n % 5 from generate_series(0, 39) n')
     pipeline = make_pipeline(
         View("thing", THINGS.table),
         View("pair", PAIRS.table, tuple(PAIRS.key)),
         View("token", TOKENS.table),
         View("shown", "public.hidden", fields=SHOWN),
+        View("tagged", "public._ItemToTag", ("A", "B")),
         tables={
-            **{target.table: {} for target in (THINGS, PAIRS, TOKENS)},
+            **{table: {} for table in (*(target.table for target in (THINGS, PAIRS, TOKENS)), "public._ItemToTag")},
             "public.hidden": {"exclude": ["secret"]},
         },
     )
@@ -103,6 +107,20 @@ def test_a_changed_primary_key_leaves_no_document_behind(pipeline: Pipeline, tab
         rows.delete(second)
         assert rows.rekey(first, second) == 1
     pipeline.assert_in_step()
+
+
+def test_a_table_without_a_primary_key_is_followed_by_its_unique_index(
+    pipeline: Pipeline, source: psycopg.Connection
+) -> None:
+    identity = source.execute("select relreplident from pg_class where relname = '_ItemToTag'").fetchone()
+    assert identity == ("i",)
+    with source.transaction():
+        source.execute('insert into "_ItemToTag" values (100, 1), (100, 2), (100, 3)')
+        source.execute('delete from "_ItemToTag" where "A" = 0')
+        source.execute('update "_ItemToTag" set "B" = "B" + 10 where "A" = 1')
+    pipeline.assert_in_step("tagged-search", "tagged-cache")
+    assert len(pipeline.stores["tagged-cache"].documents()) == 40 + 3 - 5
+    assert pipeline.here("plan").code == 0
 
 
 def test_two_rows_can_change_keys_with_each_other(

@@ -120,6 +120,34 @@ def test_a_table_is_added_while_all_others_and_itself_change(pipeline: Pipeline,
 
 
 @pytest.mark.soak
+def test_a_table_without_a_primary_key_is_added_and_loses_its_unique_index(
+    pipeline: Pipeline, source: psycopg.Connection
+) -> None:
+    """Names that Debezium's list of keys would split; a large value; then another index, by which it is keyed anew."""
+    running(pipeline)
+    source.execute('create table "odd.links" ("a;b:c, d" text not null, "$1" int not null, body text)')
+    source.execute('create unique index by_pair on "odd.links" ("a;b:c, d", "$1")')
+    source.execute("""insert into "odd.links" select 'x' || i % 7, i, 'one' from generate_series(1, 12000) i""")
+    pipeline.sync["source"]["tables"]['public."odd.links"'] = {}
+    link = View("link", 'public."odd.links"', key=("a;b:c, d", "$1"), relation=("public", "odd.links"))
+    pipeline.add(link)
+    links_change = (
+        "insert into \"odd.links\" values ('y', {n}, 'new')",
+        'update "odd.links" set body = body || \'.\' where "$1" = {n} * 37 % 12000',
+        'update "odd.links" set "$1" = "$1" + 1000000 where "$1" = {n} * 43 % 12000',
+        'delete from "odd.links" where "$1" = {n} * 41 % 12000',
+    )
+    with busy(pipeline, *links_change):
+        done = pipeline.apply()
+        assert 'snapshot table public."odd.links": it is new' in done.out
+        pipeline.run("link-search", "link-cache")
+    pipeline.assert_in_step("link-search", "link-cache")
+    source.execute('drop index by_pair; create unique index by_number on "odd.links" ("$1")')
+    said = "its key was (a;b:c, d, $1) and is ($1)"
+    assert said in pipeline.status()["source"]["changed"]['public."odd.links"']
+
+
+@pytest.mark.soak
 def test_an_apply_that_is_killed_goes_on_with_the_snapshot(pipeline: Pipeline, source: psycopg.Connection) -> None:
     make_parts(pipeline, source)
     killed = pipeline.here.start("apply")

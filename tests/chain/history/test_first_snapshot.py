@@ -41,6 +41,25 @@ def read(pipeline: Pipeline) -> list[int]:
     return [json.loads(key or b"")["id"] for key, _ in pipeline.records("public.items")]
 
 
+def test_a_transaction_that_is_never_ended(pipeline: Pipeline) -> None:
+    """`apply` names it, gives up in time, and says what to do; then it goes on."""
+    with psycopg.connect(pipeline.dsn, application_name="nightly job") as held:
+        held.execute("update items set title = 'never seen' where id = 1")
+        pipeline.here.write()
+        done = pipeline.here("apply", seconds=240)
+        process = f"process {held.info.backend_pid} (application `nightly job`, user `"
+        held.rollback()
+    assert done.code == 1
+    said = " ".join(done.err.split())
+    assert f"after 120 s, since its replication slot is not made yet: it is held up by {process}" in said
+    assert "idle in transaction, its transaction is 1" in said
+    assert "end that transaction; then `driftless apply` goes on from here" in said
+    pipeline.apply()
+    job = pipeline.run()
+    pipeline.assert_in_step()
+    assert job.stop() == 0
+
+
 @pytest.mark.parametrize("running", [True, False], ids=["followed meanwhile", "followed afterwards"])
 def test_connect_killed_in_the_middle(
     pipeline: Pipeline, source: psycopg.Connection, stack: Stack, running: bool

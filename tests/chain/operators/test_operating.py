@@ -15,6 +15,7 @@ from driftless import Waiter
 from driftless.errors import ConfigError
 from stack import Stack
 from tests.chain.conftest import MakePipeline
+from tests.chain.support.broken import make_standby
 from tests.support.compare import OpenSearch, View
 from tests.support.machine import until
 from tests.support.pipeline import Pipeline
@@ -93,7 +94,7 @@ def test_check_and_plan_tell_of_a_failed_connector(pipeline: Pipeline) -> None:
 
 @pytest.fixture
 def unfit_server(stack: Stack) -> Iterator[str]:
-    """The DSN of a weak role on a server of its own, whose wal_level is too low."""
+    """The DSN of a weak role on a standby of its own, whose wal_level is too low."""
     unfit = Stack(f"{stack.name}-unfit", servers=("postgres",))
     try:
         server = unfit.up().postgres
@@ -103,6 +104,7 @@ def unfit_server(stack: Stack) -> Iterator[str]:
             connection.execute("create table items (id int primary key, name text, shape box)")
             connection.execute("create table loose (name text)")
         unfit.stop("postgres")
+        make_standby(unfit)
         unfit.start("postgres")
         yield psycopg.conninfo.make_conninfo(server, user="weak", password="feeble")  # noqa: S106 - it is the test
     finally:
@@ -113,17 +115,23 @@ def test_check_finds_every_mistake_in_one_go(make_pipeline: MakePipeline, unfit_
     """Those of the server, of its tables and of the configuration, in one list."""
     wrong = make_pipeline(View("item", "public.items", fields={"nmae": "nmae"}), View("l", "public.loose"))
     wrong.sync["source"]["tables"] |= {"public.itms": {}, "public.items": {"exclude": ["nope", "id"]}}
+    wrong.sync["kafka"] |= {"replication": 3, "heartbeat_prefix": f"{wrong.name}.public"}
+    wrong.sync["source"]["tables"][f"public.{wrong.name}"] = {}
     wrong.here.write()
     wrong.here.environment = {**wrong.here.environment, "SOURCE_DSN": unfit_server}
     done = wrong.here("check")
     assert done.code == 1, done.err
     for what in (
-        "wal_level is replica",
+        "source.dsn leads to a standby",
+        "wal_level is replica: run `alter system set wal_level = logical`",
         "lacks REPLICATION",
-        "public.loose has no primary key",
+        "public.loose has no primary key, nor a unique index without nulls",
         "no table public.itms; did you mean `public.items`?",
         "there is no column nope",
         "id belongs to the key",
+        f"error: the brokers would not make the topic {wrong.name}.",
+        "Unable to replicate the partition 3 time(s)",
+        f"gives Debezium's own topic the name of a table's, {wrong.name}.public.{wrong.name}",
         "no column nmae; did you mean `name`?",
         "note: public.items: the column shape has the type box",
     ):

@@ -18,7 +18,7 @@ from tests.chain.views.test_views import orders_and_customers
 from tests.support.compare import OpenSearch, View
 from tests.support.machine import until
 from tests.support.pipeline import Pipeline
-from tests.support.topic import make_events_topic
+from tests.support.topic import make_events_topic, records
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
 
@@ -34,6 +34,7 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
     make_events_topic(pipeline.endpoints.kafka, topic, 1)
     types = {"id": "bigint", "at": "timestamptz"}
     pipeline.sync["events"] = {"clicks": {"topic": topic, "columns": types, "time": {"event": "at"}, "lateness": "1s"}}
+    pipeline.sync["kafka"]["heartbeat_prefix"] = f"{pipeline.name}.heartbeat"
     pipeline.sync["streams"] = {"counted": {"sql": COUNTED, "key": ["began"]}}
     key = f"{pipeline.name}-counted:{{began}}"
     pipeline.sync["followers"]["counted-cache"] = {"view": "counted", "redis": {"url": "${CACHE_URL}", "key": key}}
@@ -115,6 +116,9 @@ def test_all_that_was_made_goes_and_nothing_else(pipeline: Pipeline, other: Pipe
     assert pipeline.here("verify", seconds=240).code == 0
     before = remains(pipeline)
     assert before.keys() == {"connector", "source", "topics", "indexes", "keys", "folders"}, before
+    heartbeats = f"{pipeline.name}.heartbeat.{pipeline.name}"
+    assert records(pipeline.endpoints.kafka, heartbeats), "Debezium writes its own messages elsewhere"
+    assert f"__debezium-heartbeat.{pipeline.name}" not in before["topics"]
 
     refused = pipeline.here("destroy", "--yes")
     assert (refused.code, refused.out) == (1, ""), refused.err
@@ -134,7 +138,7 @@ def test_all_that_was_made_goes_and_nothing_else(pipeline: Pipeline, other: Pipe
 
     done = pipeline.here("destroy", "--yes", seconds=240)
     assert done.code == 0, done.out + done.err
-    assert "stays: replica identity full of" in done.out
+    assert "stays: the replica identity of" in done.out
     assert remains(pipeline) == {}
     # What is another's is there: of the tables, of the events, and of the other pipeline.
     admin = AdminClient({"bootstrap.servers": pipeline.endpoints.kafka})

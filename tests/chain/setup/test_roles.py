@@ -14,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests.chain.conftest import MakePipeline
 from tests.support.compare import View
+from tests.support.machine import until
 from tests.support.pipeline import Pipeline
 
 pytestmark = pytest.mark.server
@@ -114,8 +115,21 @@ def test_after_what_plan_prints_the_role_needs_no_more(pipeline: Pipeline, sourc
     again = pipeline.here("plan", "--sql")
     assert (again.code, again.out) == (1, "")  # topics and followers are still to be made
     assert pipeline.here("check").code == 0
-    pipeline.apply()
+    _apply_beside_a_transaction(pipeline)
     assert pipeline.here("plan").code == 0
+
+
+def _apply_beside_a_transaction(pipeline: Pipeline) -> None:
+    """The slot waits for whoever has written something: `apply` names them, and goes on when they end."""
+    with psycopg.connect(pipeline.dsn, application_name="nightly job") as held:
+        held.execute("update numbers set n = n where id = 1")
+        applying = pipeline.here.start("apply")
+        slot = f"driftless_{pipeline.name.replace('-', '_')}"
+        said = f"waiting for the replication slot {slot}: it is held up by process {held.info.backend_pid} ("
+        until("apply to say who holds it up", lambda: said in applying.output(), 60)
+        assert applying.running
+        held.rollback()
+    assert applying.wait(120) == 0, applying.output()
 
 
 def test_the_role_follows_with_exactly_those_rights(pipeline: Pipeline, source: psycopg.Connection) -> None:

@@ -204,6 +204,14 @@ def small_log_disk(stack: Stack, megabytes: int) -> Iterator[Callable[[int], Non
         stack.start("postgres")
 
 
+def make_standby(stack: Stack) -> None:
+    """Its Postgres, which is down, starts as a standby that nobody sends anything."""
+    data = stack.folder / "data" / "postgres"
+    (data / "standby.signal").touch()
+    owner = (data / "PG_VERSION").stat()
+    shutil.chown(data / "standby.signal", owner.st_uid, owner.st_gid)
+
+
 class Copy:
     """The server's data as they are now, to be put back later: a cold copy, as of a disk."""
 
@@ -225,10 +233,7 @@ class Copy:
         """A standby that has no more than the copy takes the server's place."""
         self._stack.stop("postgres")
         self._put_back()
-        standby = self._data / "standby.signal"
-        standby.touch()
-        owner = (self._data / "PG_VERSION").stat()
-        shutil.chown(standby, owner.st_uid, owner.st_gid)
+        make_standby(self._stack)
         self._stack.start("postgres")
         with psycopg.connect(dsn, autocommit=True) as connection:
             assert connection.execute("select pg_is_in_recovery()").fetchone() == (True,)

@@ -79,7 +79,8 @@ class Column:
 class Table:
     """A table's columns without the excluded ones, and its key's columns in key order.
 
-    `key_index`: the name of the unique index that is its key, where it has no primary key.
+    `key_index`: the name of the unique index that is its key, where it has no primary key. `replica_identity`: of a
+    table that is `partitioned`, what its partitions have of it.
     """
 
     schema: str
@@ -88,6 +89,7 @@ class Table:
     key: tuple[str, ...]
     replica_identity: str = "d"
     key_index: str = ""
+    partitioned: bool = False
 
     @property
     def full_name(self) -> str:
@@ -107,9 +109,9 @@ class Table:
         return next((column for column in self.columns if column.name == name), None)
 
     def to_json(self) -> dict[str, object]:
-        """What followers need; the replica identity and the index are the source's business alone."""
+        """What followers need; the rest is the source's business alone."""
         fields = asdict(self)
-        del fields["replica_identity"], fields["key_index"]
+        del fields["replica_identity"], fields["key_index"], fields["partitioned"]
         return fields
 
     @classmethod

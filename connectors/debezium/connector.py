@@ -70,6 +70,9 @@ def connector_settings(
         "signal.enabled.channels": "source",
         "signal.data.collection": names.signal_table(config.name),
         "signal.poll.interval.ms": str((1 << 31) - 1),
+        # The driver has the server prepare a statement that it runs for the fifth time. After ALTER TABLE that one
+        # fails, and with it the snapshot of a table that was read as often before.
+        "driver.prepareThreshold": "0",
         "notification.enabled.channels": "sink",
         "notification.sink.topic.name": names.notification_topic(config.name),
         # Other applications' messages are none of ours. Whoever may connect can write one of a gigabyte: the prefix is

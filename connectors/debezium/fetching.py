@@ -19,9 +19,11 @@ SECONDS = 5.0
 _FETCH, _CHUNK, _TABLES = "snapshot.fetch.size", "incremental.snapshot.chunk.size", "table.include.list"
 
 
-# Tables of which a value is kept out of line; of the others no row is large.
+# Tables of which a value is kept out of line, and those whose partitions they are; of the others no row is large.
 _TOASTED = """
-select n.nspname::text, c.relname::text from pg_class c join pg_namespace n on n.oid = c.relnamespace
+select distinct n.nspname::text, w.relname::text
+from pg_class c join pg_class w on w.oid in (c.oid, pg_partition_root(c.oid))
+join pg_namespace n on n.oid = w.relnamespace
 where c.relkind = 'r' and c.reltoastrelid <> 0 and pg_relation_size(c.reltoastrelid) > 0
 """
 

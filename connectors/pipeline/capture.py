@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from connectors.debezium.connector import is_date
 from connectors.debezium.snapshot import SnapshotFailed, Snapshots, Wanted
 from connectors.pipeline.kept_rows import KeptRows
-from connectors.pipeline.objects import drop_trigger
+from connectors.pipeline.objects import drop_trigger, partition_triggers
 from connectors.pipeline.plan_context import Action, PlanContext, bind
 from connectors.pipeline.token import emit_marker
 from connectors.postgres.catalogue import CatalogueFacts, look_up, table_facts, why_resnapshot
@@ -262,6 +262,10 @@ def plan_removal(config: Config, context: PlanContext, state: State, existing: s
             statement = drop_trigger(name)
             do = bind(context.admin.execute, statement)
             actions.append(Action("drop", f"trigger of {name}", sql=statement, do=do))
+            for part in partition_triggers(context.source, name):
+                statement = drop_trigger(part, names.PARTITION_TRIGGER)
+                do = bind(context.admin.execute, statement)
+                actions.append(Action("drop", f"trigger of {part}", sql=statement, do=do))
         topic = names.table_topic(config.name, name)
         if topic in existing:
             actions.append(Action("drop", f"topic {topic}", do=bind(context.kafka.delete, topic)))

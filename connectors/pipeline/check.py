@@ -24,7 +24,8 @@ from connectors.postgres.relations import (
     topic_meetings,
     view_meetings,
 )
-from connectors.postgres.rights import missing_rights
+from connectors.postgres.rights import missing_rights, provider
+from connectors.postgres.server import BY_PARTITION
 from driftless import names
 from driftless.config.models import Config
 from driftless.control.topic import SETTINGS
@@ -85,11 +86,11 @@ def server_findings(source: Postgres) -> Iterator[Finding]:
         yield Finding(f"Postgres {server.version // 10000} is too old: {OLDEST // 10000} or newer is needed")
     if server.is_standby:
         yield Finding("source.dsn leads to a standby, and driftless writes markers into the log: name the primary")
-    provider = source.provider()
+    service = provider(source)
     if server.wal_level != "logical":
-        yield Finding(f"wal_level is {server.wal_level}: {provider.logical}")
+        yield Finding(f"wal_level is {server.wal_level}: {service.logical}")
     if source.is_pooled():
-        yield Finding(f"source.dsn leads to a pooler, which gives others our sessions: {provider.direct}")
+        yield Finding(f"source.dsn leads to a pooler, which gives others our sessions: {service.direct}")
     elif server.has_replication and (reason := source.replication_refusal()):
         yield Finding(f"the role {server.login} gets no connection by which the log is read: {reason}")
 
@@ -115,6 +116,13 @@ def _tables(config: Config, source: Postgres, tables: dict[str, Table | None]) -
         if table is not None and found is not None:
             whole[name] = found
             yield from _columns(config, name, table, found)
+    for name, partitions in source.partitions(whole.values()).items():
+        for partition in partitions:
+            if partition.full_name in config.source.tables:
+                at = ("source", "tables", partition.full_name)
+                yield Finding(config.at(at, f"it is a partition of {name}, in whose topic its rows are: take one out"))
+            if obstacle := partition.obstacle():
+                yield Finding(f"{name}: {obstacle}")
     excluded = {name: config.source.tables[name].exclude for name in whole}
     for name, reason in (*meetings(whole, relations), *column_meetings(whole, excluded)):
         yield Finding(f"{name} {reason}")
@@ -239,7 +247,7 @@ def _log(config: Config, context: PlanContext, *, resnapshot: bool) -> Iterator[
     publication = names.publication(config.name)
     for name, how in context.source.carried(publication).items():
         _, _, part = how.partition(" ")
-        if part and name in config.source.tables:
+        if part and part != BY_PARTITION and name in config.source.tables:
             yield Finding(f"the publication {publication} carries only {part} of {name}: it must carry the whole table")
     for trouble in topic_troubles(config, context.kafka, state):
         yield Finding(str(trouble), planned=True)

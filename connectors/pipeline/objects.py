@@ -6,13 +6,14 @@ those of a topic are read in another thread than the stream, and the two then re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from connectors.pipeline.token import may_read
+from connectors.postgres.catalogue import wanted_identities
 from connectors.postgres.client import Postgres
+from connectors.postgres.server import Partition
 from driftless import names
 from driftless.config.models import Config
-from driftless.table import quoted
+from driftless.table import Table, quoted
 
 FUNCTION = f"{names.SCHEMA}.truncated()"
 # Whoever truncates may not read the tokens, so the function has its owner's rights. A pipeline of an older version has
@@ -30,9 +31,23 @@ _FUNCTION_SQL = (
     f"create or replace function {FUNCTION} returns trigger language plpgsql security definer "
     f"set search_path = pg_catalog, pg_temp as $${_BODY}$$"
 )
+PARTITION_FUNCTION = f"{names.SCHEMA}.truncated_partition()"
+# A TRUNCATE of the whole table fires the triggers of its partitions too, after its own, in one statement. It is told to
+# the log; of a partition alone it cannot be, since no row of the log says which partition it was in.
+_PARTITION_BODY = (
+    " declare root oid := pg_partition_root(tg_relid); "
+    "said text := format('%s %s %s', txid_current(), statement_timestamp(), root); "
+    "begin if root = tg_relid then perform set_config('driftless.truncated', said, true); "
+    "elsif current_setting('driftless.truncated', true) is distinct from said then "
+    f"insert into {names.TRUNCATED_PARTITIONS} values (root, tg_relid); end if; return null; end "
+)
+_PARTITION_FUNCTION_SQL = (
+    f"create or replace function {PARTITION_FUNCTION} returns trigger language plpgsql security definer "
+    f"set search_path = pg_catalog, pg_temp as $${_PARTITION_BODY}$$"
+)
 _IS_OURS = """
 select p.prosrc = %s and p.prosecdef
-from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname = %s and p.proname = 'truncated'
+from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname = %s and p.proname = %s
 """
 _RIGHTS_OF_ALL = """
 select has_table_privilege('public', c.oid, 'select, insert, update, delete, truncate')
@@ -40,17 +55,23 @@ from pg_class c join pg_namespace n on n.oid = c.relnamespace where format('%%I.
 """
 
 
-def missing_objects(config: Config, source: Postgres, tables: set[str]) -> Iterator[tuple[str, str, str, str]]:
+Step = tuple[str, str, str, str]
+"""Verb, object, reason and statement."""
+
+
+def missing_objects(
+    config: Config, source: Postgres, tables: Collection[str], partitions: Mapping[str, Sequence[Partition]]
+) -> Iterator[Step]:
     """Verb, object, reason and statement for what is missing; all may be repeated.
 
     The trigger is of the whole statement: it costs other changes nothing. It also fires where a session says that it
     is a replica, as pg_restore does.
     """
-    untold, signals = sorted(tables - source.triggered()), names.signal_table(config.name)
-    may_signal, knows = source.may_signal(signals), may_read(source)
+    untold, signals = sorted(set(tables) - source.triggered()), names.signal_table(config.name)
+    may_signal, knows = source.may_signal(signals), source.may_read(names.TOKENS)
     ours = config.source.admin_dsn is None and source.may_create()
     why = "so that a TRUNCATE is told to the log"
-    current = [row[0] for row in source.rows(_IS_OURS, _BODY, names.SCHEMA)] == [True]
+    current = [row[0] for row in source.rows(_IS_OURS, _BODY, names.SCHEMA, "truncated")] == [True]
     if untold or may_signal is None or knows is None:
         yield (
             "create",
@@ -69,11 +90,8 @@ def missing_objects(config: Config, source: Postgres, tables: set[str]) -> Itera
         closed = f"revoke execute on function {FUNCTION} from public"
         yield "revoke", f"function {FUNCTION}", "from everybody", closed
     for name in untold:
-        trigger = f"create or replace trigger {names.TRUNCATE_TRIGGER} after truncate on {quoted(name)}"
-        told = f"{trigger} for each statement execute function {FUNCTION}"
-        yield "create", f"trigger {names.TRUNCATE_TRIGGER} on {name}", why, told
-        enabled = f"alter table {quoted(name)} enable always trigger {names.TRUNCATE_TRIGGER}"
-        yield "change", f"table {name}", why, enabled
+        yield from _trigger(names.TRUNCATE_TRIGGER, name, FUNCTION, why)
+    yield from _of_partitions(source, partitions)
     why = "by which Debezium is asked for the snapshot of a table"
     if may_signal is None:
         columns = "(id text primary key, type text not null, data text)"
@@ -89,11 +107,59 @@ def missing_objects(config: Config, source: Postgres, tables: set[str]) -> Itera
         yield "grant", f"table {signals}", f"to {role}", f"grant select, insert on {quoted(signals)} to {role}"
 
 
+def _trigger(trigger: str, table: str, function: str, why: str) -> Iterator[Step]:
+    made = f"create or replace trigger {trigger} after truncate on {quoted(table)}"
+    yield "create", f"trigger {trigger} on {table}", why, f"{made} for each statement execute function {function}"
+    yield "change", f"table {table}", why, f"alter table {quoted(table)} enable always trigger {trigger}"
+
+
+def _of_partitions(source: Postgres, partitions: Mapping[str, Sequence[Partition]]) -> Iterator[Step]:
+    """What tells of a TRUNCATE of one partition: a table, and a trigger of each that puts a row into it."""
+    if not partitions:
+        return
+    why = "so that a TRUNCATE of one partition is seen"
+    table, role = names.TRUNCATED_PARTITIONS, source.role()
+    may = source.may_read(table)
+    if may is None:
+        columns = "(parent regclass, partition regclass, at timestamptz not null default clock_timestamp())"
+        yield "create", f"table {table}", why, f"create table if not exists {table} {columns}"
+    if may is None or _open_to_all(source, table):
+        yield "revoke", f"table {table}", "from everybody", f"revoke all on {table} from public"
+    if not may:
+        yield "grant", f"table {table}", f"to {role}", f"grant select on {table} to {role}"
+    if [row[0] for row in source.rows(_IS_OURS, _PARTITION_BODY, names.SCHEMA, "truncated_partition")] != [True]:
+        yield "create", f"function {PARTITION_FUNCTION}", why, _PARTITION_FUNCTION_SQL
+        closed = f"revoke execute on function {PARTITION_FUNCTION} from public"
+        yield "revoke", f"function {PARTITION_FUNCTION}", "from everybody", closed
+    told = source.triggered(names.PARTITION_TRIGGER)
+    for parent, parts in sorted(partitions.items()):
+        for name in (parent, *(part.full_name for part in parts if part.holds_rows)):
+            if name not in told:
+                yield from _trigger(names.PARTITION_TRIGGER, name, PARTITION_FUNCTION, why)
+
+
+def unready_partitions(
+    tables: Mapping[str, Table], partitions: Mapping[str, Sequence[Partition]]
+) -> Iterator[Partition]:
+    """Those whose updates may leave out a value, or be without the table's key."""
+    for table, parts in sorted(partitions.items()):
+        wanted = wanted_identities(tables[table])
+        yield from (part for part in parts if part.holds_rows and part.identity not in wanted)
+
+
 def _open_to_all(source: Postgres, full_name: str) -> bool:
     """Whether everybody has some right on a table of ours."""
     return any(row[0] for row in source.rows(_RIGHTS_OF_ALL, full_name))
 
 
-def drop_trigger(name: str) -> str:
-    """The statement that takes the trigger of one table away."""
-    return f"drop trigger if exists {names.TRUNCATE_TRIGGER} on {quoted(name)}"
+def partition_triggers(source: Postgres, table: str) -> list[str]:
+    """The table and its partitions, where a trigger of ours tells of a TRUNCATE of one of them."""
+    found = source.table(table)
+    parts = source.partitions([found] if found else []).get(table, [])
+    told = source.triggered(names.PARTITION_TRIGGER)
+    return [name for name in (table, *(part.full_name for part in parts)) if name in told]
+
+
+def drop_trigger(name: str, trigger: str = names.TRUNCATE_TRIGGER) -> str:
+    """The statement that takes a trigger of one table away."""
+    return f"drop trigger if exists {trigger} on {quoted(name)}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from connectors.pipeline.plan_context import PlanContext
-from connectors.pipeline.token import may_read
 from driftless import names
 from driftless.config.models import Config
 from driftless.control.topic import Control
@@ -51,7 +50,7 @@ def twins(pipeline: str, context: PlanContext, existing: set[str]) -> Iterator[s
             continue
         if identity.get("system_identifier") == server:
             yield other
-    if may_read(context.source):
+    if context.source.may_read(names.TOKENS):
         for (other,) in context.source.rows(f"select pipeline from {names.TOKENS} order by 1"):
             if _meet(pipeline, str(other)):
                 yield str(other)

@@ -9,7 +9,7 @@ from connectors.debezium.connector import connector_settings, topic_plan
 from connectors.debezium.fetching import fetching
 from connectors.debezium.starting import START_SECONDS, await_running
 from connectors.pipeline.capture import plan_capture, plan_removal
-from connectors.pipeline.objects import missing_objects
+from connectors.pipeline.objects import missing_objects, unready_partitions
 from connectors.pipeline.plan_context import Action, PlanContext, bind
 from connectors.pipeline.resnapshot import plan_renewal, remake, stop_by
 from connectors.pipeline.streams import plan_streams, plan_streams_removal
@@ -101,6 +101,8 @@ def _database(config: Config, context: PlanContext, tables: dict[str, Table], st
 
     for name, table in tables.items():
         identity = "full"
+        if table.partitioned:
+            continue
         if table.needs_full_identity and table.replica_identity != "f":
             why = ", so that large values an UPDATE did not touch stay in the log"
         elif table.replica_identity in ("d", "f", "i"):
@@ -112,19 +114,28 @@ def _database(config: Config, context: PlanContext, tables: dict[str, Table], st
             why = ": as it is, Postgres would refuse its updates, or the log would not hold its key"
         statement = f"alter table {quoted(name)} replica identity {identity}"
         add("change", f"table {name}", f"replica identity {identity}{why}", statement)
-    for verb, what, why, statement in missing_objects(config, context.source, set(tables)):
+    partitions = context.source.partitions(tables.values())
+    for partition in unready_partitions(tables, partitions):
+        why = ", so that large values an UPDATE did not touch stay in the log"
+        statement = f"alter table {quoted(partition.full_name)} replica identity full"
+        add("change", f"table {partition.full_name}", f"replica identity full{why}", statement)
+    for verb, what, why, statement in missing_objects(config, context.source, tables, partitions):
         add(verb, what, why, statement)
     publication = names.publication(config.name)
     carried, wanted = context.source.publication(publication), {*tables, names.signal_table(config.name)}
+    by_root = "publish_via_partition_root = true" if partitions else ""
     if carried is None:
         listed = ", ".join(quoted(name) for name in sorted(wanted))
         add(
             "create",
             f"publication {publication}",
             counted(len(tables), "table"),
-            f"create publication {publication} for table {listed}",
+            f"create publication {publication} for table {listed}{f' with ({by_root})' if by_root else ''}",
         )
     else:
+        if by_root and not context.source.publishes_by_root(publication):
+            why = "the rows of partitions under the names of their tables"
+            add("change", f"publication {publication}", why, f"alter publication {publication} set ({by_root})")
         for name in sorted(wanted - carried):
             add(
                 "change",

@@ -19,11 +19,6 @@ from driftless.marker import PLAIN_MARKER_SQL, marker_sql
 
 OPEN_SECONDS = 30.0
 """How long `apply` waits for transactions that may still write a message as an older version did."""
-_MAY_READ = """
-select has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')
-from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where format('%%I.%%I', n.nspname, c.relname) = %s
-"""
 # Autovacuum, which has no user, writes no messages; what other databases do is no matter here.
 _OPEN = """
 select l.virtualtransaction
@@ -33,15 +28,9 @@ where l.locktype = 'virtualxid' and l.granted and l.pid <> pg_backend_pid()
 """
 
 
-def may_read(source: Postgres) -> bool | None:
-    """Whether our role may read the tokens; None where there is no table of them."""
-    found = source.rows(_MAY_READ, names.TOKENS)
-    return bool(found[0][0]) if found else None
-
-
 def token_of(source: Postgres, pipeline: str) -> str | None:
     """The pipeline's token; None where it has none, or our role may not read it."""
-    if not may_read(source):
+    if not source.may_read(names.TOKENS):
         return None
     found = source.rows(f"select token from {names.TOKENS} where pipeline = %s", pipeline)
     return str(found[0][0]) if found else None
@@ -49,7 +38,7 @@ def token_of(source: Postgres, pipeline: str) -> str | None:
 
 def emit_marker(source: Postgres, pipeline: str) -> int:
     """Write a marker that somebody waits for; returns its position. Without a token where the pipeline has none yet."""
-    found = source.rows(marker_sql(pipeline, awaited=True)) if may_read(source) else []
+    found = source.rows(marker_sql(pipeline, awaited=True)) if source.may_read(names.TOKENS) else []
     return parse_lsn(str((found or source.rows(PLAIN_MARKER_SQL))[0][0]))
 
 

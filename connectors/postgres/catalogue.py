@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from connectors.postgres.client import Postgres, captured_tables
-from connectors.postgres.server import Storage
+from connectors.postgres.server import Partition, Storage
 from driftless import names
 from driftless.config.models import Config
 from driftless.facts.state import State
@@ -28,7 +28,7 @@ class CatalogueFacts:
     def facts(self, table: Table) -> Facts:
         """What is registered of a table, as it reads back from JSON, where tuples are lists."""
         name = table.full_name
-        facts: Facts = {f"table/{name}": table.to_json(), f"storage/{name}": asdict(self.storages[name])}
+        facts: Facts = {f"table/{name}": table.to_json(), f"storage/{name}": self.storages[name].to_json()}
         facts[f"carried/{name}"] = {"by": self.carried.get(name)}
         plain: Facts = json.loads(json.dumps(facts))
         return plain
@@ -67,6 +67,7 @@ def changes(config: Config, source: Postgres, state: State) -> Iterator[tuple[st
     """Every registered table that is no longer as it was registered, and in what; reads no row."""
     tables = captured_tables(source, config)
     storages = source.storages(table for table in tables.values() if table is not None)
+    partitions = source.partitions(table for table in tables.values() if table is not None)
     for name, table in tables.items():
         fact = state.get(f"table/{name}")
         if fact is None:
@@ -79,6 +80,20 @@ def changes(config: Config, source: Postgres, state: State) -> Iterator[tuple[st
             yield name, reason
         elif said := columns_said(registered, table):
             yield name, said
+        elif unready := [p for p in partitions.get(name, ()) if is_unready(table, p)]:
+            yield name, f"its partition {unready[0].full_name} is new, and not ready yet"
+        elif table.partitioned and (obstacle := next(filter(None, (p.obstacle() for p in partitions[name])), "")):
+            yield name, obstacle
+
+
+def is_unready(table: Table, partition: Partition) -> bool:
+    """Whether `apply` has something to do on a partition: a trigger, or its replica identity."""
+    return partition.holds_rows and (not partition.tells or partition.identity not in wanted_identities(table))
+
+
+def wanted_identities(table: Table) -> str:
+    """Which replica identities a partition of a table may have, as pg_class has them."""
+    return "f" if table.needs_full_identity else "df"
 
 
 def columns_said(before: Table, after: Table) -> str:

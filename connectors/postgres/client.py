@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -10,10 +10,9 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from connectors.postgres import columns, ddl, queries
-from connectors.postgres.providers import PROVIDERS, UNKNOWN, Provider
 from connectors.postgres.relations import ForeignKey, Relation
-from connectors.postgres.replication import names_another_process, replication_refusal, shares_sessions
-from connectors.postgres.server import FILTERS_SINCE, ServerFacts, Slot, Storage
+from connectors.postgres.replication import names_another_process, reached, replication_refusal, shares_sessions
+from connectors.postgres.server import FILTERS_SINCE, Partition, ServerFacts, Slot, Storage
 from driftless import names
 from driftless.config.address import DSN_FORM, dsn_problem, is_refusal, misread
 from driftless.config.models import Config
@@ -37,7 +36,7 @@ class Postgres:
         self._dsn = dsn
         self.address = f"{given.get('host', 'localhost')}:{given.get('port', 5432)}"
         self._connection = self._connect(patience)
-        self.parameters = _reached(self._connection)
+        self.parameters = reached(self._connection)
         """As libpq names them, of the server that was reached: a DSN may name several servers, or leave it to a
         service file or to the environment.
         """
@@ -110,11 +109,6 @@ class Postgres:
         assert row is not None
         return ServerFacts(*row)  # type: ignore[arg-type]
 
-    def provider(self) -> Provider:
-        """Whose service it is, by the roles that it has."""
-        there = {row[0] for row in self.rows("select rolname::text from pg_roles")}
-        return next((provider for provider in PROVIDERS if provider.role in there), UNKNOWN)
-
     def replication_refusal(self) -> str:
         """Why the server opens no connection by which its log is read; empty where it does. It is tried."""
         return replication_refusal(self._dsn)
@@ -166,6 +160,8 @@ class Postgres:
         with _answers(self.address):
             wanted = columns.as_arrays(by_name)
             rows = self._connection.execute(queries.STORAGE.encode(), wanted).fetchall()
+        partitions = self.partitions(table for table in by_name.values() if table.partitioned)
+        truncations = self._truncations(partitions)
         found = {}
         for schema, name, node, numbered, trigger, labels in rows:
             table = by_name[join_name(schema, name)]
@@ -177,8 +173,27 @@ class Postgres:
                 {name: number for name, (_, number) in shown.items()},
                 {name: (labels or {}).get(name, []) for name in enums},
                 str(trigger or ""),
+                {p.oid: (p.full_name, p.mark, p.is_born) for p in partitions.get(table.full_name, ())},
+                truncations.get(table.full_name, 0),
             )
         return found
+
+    def partitions(self, tables: Iterable[Table]) -> dict[str, list[Partition]]:
+        """Of each table that is partitioned, its partitions of any depth."""
+        parted = {table.full_name: list[Partition]() for table in tables if table.partitioned}
+        if parted:
+            with _answers(self.address):
+                rows = self._connection.execute(queries.PARTITIONS.encode(), columns.as_arrays(parted)).fetchall()
+            for schema, name, *facts in rows:
+                parted[join_name(schema, name)].append(Partition(*facts))
+        return parted
+
+    def _truncations(self, tables: Collection[str]) -> dict[str, int]:
+        """How often a partition of each was truncated alone."""
+        if not tables or not self.rows("select to_regclass(%s) is not null", names.TRUNCATED_PARTITIONS)[0][0]:
+            return {}
+        counted = f"select count(*) from {names.TRUNCATED_PARTITIONS} where parent = to_regclass(%s)"
+        return {table: int(self.rows(counted, quoted(table))[0][0]) for table in tables}
 
     def any_value(self, full_name: str, column: str) -> bool:
         """Whether any row has a value in a column."""
@@ -220,20 +235,27 @@ class Postgres:
         )
         return None if row is None else bool(row[0])
 
+    def may_read(self, full_name: str) -> bool | None:
+        """Whether our role may read a table; None where there is none."""
+        may = "has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')"
+        there = "pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s"
+        row = self._row(f"select {may} from {there}", *split_name(full_name))
+        return None if row is None else bool(row[0])
+
     def signal(self, full_name: str, signal: str, kind: str, data: str) -> None:
         """Ask Debezium for something, by the table of signals."""
         with _answers(self.address):
             statement = f"insert into {quoted(full_name)} values (%s, %s, %s)"
             self._connection.execute(statement.encode(), (signal, kind, data))
 
-    def triggered(self) -> set[str]:
-        """The tables whose TRUNCATE is told to the log."""
+    def triggered(self, trigger: str = names.TRUNCATE_TRIGGER) -> set[str]:
+        """The tables that have a trigger of ours in force: that whose TRUNCATE is told to the log."""
         query = (
             "select n.nspname::text, c.relname::text from pg_trigger t join pg_class c on c.oid = t.tgrelid "
             "join pg_namespace n on n.oid = c.relnamespace where t.tgname = %s and t.tgenabled = 'A'"
         )
         with _answers(self.address):
-            rows = self._connection.execute(query.encode(), (names.TRUNCATE_TRIGGER,)).fetchall()
+            rows = self._connection.execute(query.encode(), (trigger,)).fetchall()
         return {join_name(*row) for row in rows}
 
     def early_dates(self, full_name: str, columns: Iterable[str]) -> list[str]:
@@ -283,25 +305,22 @@ class Postgres:
         return {join_name(schema, name): children for schema, name, children in self.rows(queries.PARENTS)}
 
     def publication(self, name: str) -> set[str] | None:
-        """The tables that a publication carries, or None."""
-        if self._row("select 1 from pg_publication where pubname = %s", name) is None:
+        """The tables that were put into a publication, or None. Of one for all tables, all."""
+        found = self._row("select puballtables from pg_publication where pubname = %s", name)
+        if found is None:
             return None
-        with _answers(self.address):
-            query = b"select schemaname::text, tablename::text from pg_publication_tables where pubname = %s"
-            return {join_name(*row) for row in self._connection.execute(query, (name,)).fetchall()}
+        all_ = "select schemaname::text, tablename::text from pg_publication_tables where pubname = %s"
+        return {join_name(*row) for row in self.rows(all_ if found[0] else queries.PUT, name)}
+
+    def publishes_by_root(self, publication: str) -> bool:
+        """Whether it carries the rows of partitions under the name of the table that they belong to."""
+        return bool(self.rows("select pubviaroot from pg_publication where pubname = %s", publication)[0][0])
 
     def carried(self, publication: str) -> dict[str, str]:
         """Table -> how a publication carries it. An entry that was dropped and made again is another one; so is one of
         a publication that leaves out rows, columns or kinds of changes.
         """
-        query = (
-            "select n.nspname::text, c.relname::text, concat_ws(' ', r.oid::text, "
-            "case when r.prqual is not null then 'some rows' end, "
-            "case when r.prattrs is not null then 'some columns' end, "
-            "case when not (p.pubinsert and p.pubupdate and p.pubdelete) then 'some changes' end) "
-            "from pg_publication p join pg_publication_rel r on r.prpubid = p.oid "
-            "join pg_class c on c.oid = r.prrelid join pg_namespace n on n.oid = c.relnamespace where p.pubname = %s"
-        )
+        query = queries.CARRIED
         if self.server().version < FILTERS_SINCE:
             query = query.replace("r.prqual", "null").replace("r.prattrs", "null")
         with _answers(self.address):
@@ -350,15 +369,6 @@ class Postgres:
             "timeline": server.timeline,
             "database": server.database,
         }
-
-
-def _reached(connection: psycopg.Connection) -> dict[str, Any]:
-    info = connection.info
-    given = info.get_parameters()
-    # A name may lead elsewhere than the address that was given with it; for the name's sake a certificate is looked at.
-    named = "hostaddr" not in given or given.get("sslmode") == "verify-full"
-    where = {"host": info.host if named else info.hostaddr, "port": info.port, "user": info.user, "dbname": info.dbname}
-    return given | where | ({"password": info.password} if info.password else {})
 
 
 def captured_tables(source: Postgres, config: Config) -> dict[str, Table | None]:

@@ -14,13 +14,13 @@ from driftless.table import Column, Table, split_name
 def tables(connection: psycopg.Connection, wanted: Mapping[str, Iterable[str]]) -> dict[str, Table]:
     """Those that exist: full name -> the table, less the columns that are excluded."""
     rows = connection.execute(queries.TABLES.encode(), as_arrays(wanted)).fetchall()
-    columns = _columns(connection, [oid for _, _, oid, _, _, _ in rows])
+    columns = _columns(connection, [oid for _, _, oid, *_ in rows])
     named = {split_name(name): name for name in wanted}
     found = {}
-    for schema, name, oid, identity, key, index in rows:
+    for schema, name, oid, identity, key, index, parted in rows:
         excluded = set(wanted[named[schema, name]])
         shown = tuple(column for column in columns.get(oid, ()) if column.name not in excluded)
-        found[named[schema, name]] = Table(schema, name, shown, tuple(key), str(identity), index or "")
+        found[named[schema, name]] = Table(schema, name, shown, tuple(key), str(identity), index or "", parted)
     return found
 
 

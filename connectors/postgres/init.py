@@ -130,9 +130,6 @@ def _reasons(relation: Relation, proposed: Proposed | None) -> Iterator[str]:
     if framework := framework_of(relation.name):
         yield f"is what {framework} keeps for itself: name it under source.tables if you want it"
         return
-    if relation.kind == "p":
-        yield "is a partitioned table, which cannot be followed yet; its partitions are left out too"
-        return
     yield from relation_obstacles(relation)
     if proposed is None:
         return

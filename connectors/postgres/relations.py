@@ -13,7 +13,6 @@ _KINDS = {
     "v": "is a view: follow the tables that it is made of",
     "m": "is a materialized view, which the log does not carry: follow the tables that it is made of",
     "f": "is a foreign table: its rows are in another database, whose log is not read here",
-    "p": "is a partitioned table, which cannot be followed yet",
 }
 _PERSISTENCE = {
     "u": "is unlogged, so its changes are not in the log: `alter table ... set logged`",
@@ -65,12 +64,14 @@ class ForeignKey:
 
 def relation_obstacles(relation: Relation) -> Iterator[str]:
     """Why it cannot be followed, each as the rest of a sentence that begins with its name."""
-    if relation.kind != "r":
+    if relation.kind not in "rp":
         yield _KINDS[relation.kind]
         return
     if relation.persistence != "p":
         yield _PERSISTENCE[relation.persistence]
-    if relation.has_children:
+    if relation.kind == "p" and relation.is_partition:
+        yield "is a partition of another table, and has partitions itself: capture the table that has them all"
+    if relation.has_children and relation.kind != "p":
         yield (
             "has tables that inherit from it: a snapshot would read their rows, and their changes would not follow; "
             "follow those tables instead"

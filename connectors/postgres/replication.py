@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -59,3 +60,13 @@ def shares_sessions(dsn: str, connection: psycopg.Connection) -> bool:
 
 def _connected(dsn: str) -> psycopg.Connection:
     return psycopg.connect(dsn, autocommit=True, connect_timeout=_SECONDS, application_name="driftless check")
+
+
+def reached(connection: psycopg.Connection) -> dict[str, Any]:
+    """The parameters of a connection, as libpq names them, of the server that was reached."""
+    info = connection.info
+    given = info.get_parameters()
+    # A name may lead elsewhere than the address that was given with it; for the name's sake a certificate is looked at.
+    named = "hostaddr" not in given or given.get("sslmode") == "verify-full"
+    where = {"host": info.host if named else info.hostaddr, "port": info.port, "user": info.user, "dbname": info.dbname}
+    return given | where | ({"password": info.password} if info.password else {})

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+
+from driftless.table import join_name
 
 FILTERS_SINCE = 150000
 """The version of Postgres since which a publication may leave out rows or columns."""
+BY_PARTITION = "by partition"
+"""How a publication carries a partitioned table whose rows it does not carry under that table's name."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +32,47 @@ class ServerFacts:
 
 
 @dataclass(frozen=True)
+class Partition:
+    """A partition, of whatever depth. `mark`: what put it there. `is_born`: it was made as a partition, so that all its
+    rows are in the log. `kind`, `persistence`, `identity`: as in pg_class. `tells`: it has our trigger.
+    """
+
+    oid: str
+    schema: str
+    name: str
+    mark: str
+    is_born: bool
+    kind: str
+    persistence: str
+    identity: str
+    tells: bool
+
+    @property
+    def full_name(self) -> str:
+        return join_name(self.schema, self.name)
+
+    @property
+    def holds_rows(self) -> bool:
+        return self.kind != "p"
+
+    def obstacle(self) -> str:
+        """Why its rows are not in the log; empty where they are."""
+        if self.kind == "f":
+            return f"its partition {self.full_name} is a foreign table, whose rows are in no log here"
+        if self.holds_rows and self.persistence != "p":
+            return f"its partition {self.full_name} is unlogged, so its changes are not in the log"
+        return ""
+
+
+@dataclass(frozen=True)
 class Storage:
     """What tells that a table's rows were rewritten without a change of any row in the log.
 
     `node`: the file that it is in: another one after TRUNCATE, VACUUM FULL, and ALTER TABLE that rewrites. `columns`:
     for each the transaction that last changed its definition, which VACUUM FULL does not. `numbers`: of the columns;
     one that was dropped and made again has another. `labels`: of those that are enums, the values. `trigger`: the one
-    that tells of TRUNCATE, and what last changed it.
+    that tells of TRUNCATE, and what last changed it. `partitions`: of each, by its oid, the name, what put it there,
+    and whether it was made there; `truncations`: how many were of one of them alone.
     """
 
     node: int
@@ -42,6 +80,17 @@ class Storage:
     numbers: dict[str, int] = field(default_factory=dict)
     labels: dict[str, list[str]] = field(default_factory=dict)
     trigger: str = ""
+    partitions: dict[str, tuple[str, str, bool]] = field(default_factory=dict)
+    truncations: int = 0
+
+    def to_json(self) -> dict[str, object]:
+        """As it is registered. What only partitioned tables have is left out of the others'."""
+        fields = asdict(self)
+        if not self.partitions:
+            del fields["partitions"]
+        if not self.truncations:
+            del fields["truncations"]
+        return fields
 
     def rewritten(self, before: Storage) -> bool:
         """Whether a column that was there before has been changed along with the file."""
@@ -60,7 +109,20 @@ class Storage:
             return f"values of the enum {', '.join(renamed)} were renamed"
         if before.trigger and self.trigger != before.trigger and self.node != before.node:
             return "it may have been truncated while the trigger that tells of that was off"
-        return ""
+        return self._moved(before)
+
+    def _moved(self, before: Storage) -> str:
+        """What partitions brought or took along: the log has neither."""
+        for oid, (name, mark, is_born) in self.partitions.items():
+            known = before.partitions.get(oid)
+            if (not is_born) if known is None else known[1] != mark:
+                return f"the partition {name} was attached, and its rows are not in the log"
+        for oid, (name, *_) in before.partitions.items():
+            if oid not in self.partitions:
+                return f"the partition {name} was detached or dropped, and the log has its rows still"
+        return (
+            "a partition was truncated, and the log has its rows still" if self.truncations > before.truncations else ""
+        )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from connectors.pipeline.guard import same_database
-from connectors.pipeline.objects import FUNCTION, drop_trigger
+from connectors.pipeline.objects import FUNCTION, PARTITION_FUNCTION, drop_trigger
 from connectors.pipeline.owners import twins
 from connectors.pipeline.plan_context import Action, PlanContext, bind
 from connectors.pipeline.resnapshot import STOP_SECONDS
@@ -23,13 +23,12 @@ Left = tuple[str, str]
 """What is not taken away, and why, with what to do about it."""
 _OTHERS = "select pubname::text from pg_publication where starts_with(pubname::text, 'driftless_') and pubname <> %s"
 _THERE = "select to_regclass(%s) is not null"
-_FUNCTION_THERE = (
-    "select exists (select from pg_proc p join pg_namespace n on n.oid = p.pronamespace "
-    "where n.nspname = %s and p.proname = 'truncated')"
-)
+_FUNCTION_THERE = "select to_regprocedure(%s) is not null"
 _TRIGGERED = """
-select n.nspname::text, c.relname::text from pg_trigger t join pg_class c on c.oid = t.tgrelid
-join pg_namespace n on n.oid = c.relnamespace where t.tgname = %s and not t.tgisinternal order by 1, 2
+select n.nspname::text, c.relname::text, rn.nspname::text, r.relname::text
+from pg_trigger t join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace
+join pg_class r on r.oid = coalesce(pg_partition_root(c.oid), c.oid) join pg_namespace rn on rn.oid = r.relnamespace
+where t.tgname = %s and not t.tgisinternal order by 1, 2
 """
 _SCHEMA_THERE = "select exists (select from pg_namespace where nspname = %s)"
 _IDENTITIES = """
@@ -97,20 +96,23 @@ def _known_pipelines(context: PlanContext) -> set[str]:
 def _triggers(config: Config, context: PlanContext, state: State, *, alone: bool) -> Iterator[Action]:
     """Those of our tables that no other pipeline captures; where there is no other, all of that name."""
     ours = config.source.tables.keys() | registered_tables(state)
-    for row in context.source.rows(_TRIGGERED, names.TRUNCATE_TRIGGER):
-        table = join_name(*row)
-        others = context.source.publications(table) - {names.publication(config.name)}
-        if alone or (table in ours and not any(name.startswith("driftless_") for name in others)):
-            yield _statement(context, f"trigger of {table}", drop_trigger(table))
+    for trigger in (names.TRUNCATE_TRIGGER, names.PARTITION_TRIGGER):
+        for schema, name, root_schema, root_name in context.source.rows(_TRIGGERED, trigger):
+            table, root = join_name(schema, name), join_name(root_schema, root_name)
+            others = context.source.publications(root) - {names.publication(config.name)}
+            if alone or (root in ours and not any(name.startswith("driftless_") for name in others)):
+                yield _statement(context, f"trigger of {table}", drop_trigger(table, trigger))
 
 
 def _own_schema(context: PlanContext) -> Iterator[Action]:
     """What all pipelines of a database share: it goes with the last."""
     source = context.source
-    if source.rows(_FUNCTION_THERE, names.SCHEMA)[0][0]:
-        yield _statement(context, f"function {FUNCTION}", f"drop function if exists {FUNCTION}")
-    if source.rows(_THERE, names.TOKENS)[0][0]:
-        yield _statement(context, f"table {names.TOKENS}", f"drop table if exists {names.TOKENS}")
+    for function in (FUNCTION, PARTITION_FUNCTION):
+        if source.rows(_FUNCTION_THERE, function)[0][0]:
+            yield _statement(context, f"function {function}", f"drop function if exists {function}")
+    for table in (names.TOKENS, names.TRUNCATED_PARTITIONS):
+        if source.rows(_THERE, table)[0][0]:
+            yield _statement(context, f"table {table}", f"drop table if exists {table}")
     if source.rows(_SCHEMA_THERE, names.SCHEMA)[0][0]:
         yield _statement(context, f"schema {names.SCHEMA}", f"drop schema if exists {names.SCHEMA}")
 

@@ -64,6 +64,7 @@ EXPECTED = (
     ),
     Nasty("emoji_home_1_s_a_b_d", "public", ODD, f"public.{ODD}", columns=("id", ODD), exclude=("Token",)),
     Nasty("employees", "public", "employees", "public.employees", columns=("id", "boss", "name")),
+    Nasty("events", "public", "events", "public.events", ("id", "at"), ("id", "at", "what")),
     Nasty("mails", "public", "mails", "public.mails", ("mail",), ("mail",)),
     Nasty("moods", "public", "moods", "public.moods", ("mood",), ("mood", "n")),
     Nasty("quo_te_s", "public", "quo\"te's", 'public."quo""te\'s"', ("k\"'s",), ("k\"'s", "v\"'s")),

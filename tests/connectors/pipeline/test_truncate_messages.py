@@ -6,8 +6,9 @@ import psycopg
 import pytest
 
 from connectors.pipeline.objects import missing_objects
-from connectors.pipeline.token import emit_marker, insert_sql, may_read, token_of
+from connectors.pipeline.token import emit_marker, insert_sql, token_of
 from connectors.postgres.client import Postgres
+from driftless import names
 from driftless.config.models import Config
 from driftless.marker import marker_sql
 
@@ -26,11 +27,11 @@ def test_every_pipeline_of_a_database_is_told_in_the_form_that_it_believes(
     """By whoever truncates, in any kind of transaction. A pipeline of an older version has no token."""
     connection.execute("create table items (id int primary key)")
     with Postgres(database) as source:
-        assert may_read(source) is None
+        assert source.may_read(names.TOKENS) is None
         for name in ("one", "two-eu"):
-            for _, _, _, statement in missing_objects(config(database, name), source, {"public.items"}):
+            for _, _, _, statement in missing_objects(config(database, name), source, {"public.items"}, {}):
                 connection.execute(statement.encode())
-            assert list(missing_objects(config(database, name), source, {"public.items"})) == []
+            assert list(missing_objects(config(database, name), source, {"public.items"}, {})) == []
         for name in ("driftless_one", "driftless_two_eu"):
             connection.execute(f"create publication {name}".encode())
         connection.execute("select pg_create_logical_replication_slot('look', 'pgoutput')")
@@ -65,6 +66,6 @@ def test_every_pipeline_of_a_database_is_told_in_the_form_that_it_believes(
         connection.execute(marker_sql("one").encode())
         assert written() == [one.partition(":[")[0]], "nobody waits for a heartbeat"
         connection.execute("grant select on driftless.tokens to public")
-        (again,) = missing_objects(config(database, "one"), source, {"public.items"})
+        (again,) = missing_objects(config(database, "one"), source, {"public.items"}, {})
         assert again[3] == "revoke all on driftless.tokens from public"
         connection.execute("select pg_drop_replication_slot('look')")

@@ -13,8 +13,7 @@ from psycopg.conninfo import make_conninfo
 
 from connectors.pipeline.check import server_findings
 from connectors.postgres.client import Postgres
-from connectors.postgres.providers import PROVIDERS
-from connectors.postgres.rights import missing_rights
+from connectors.postgres.rights import PROVIDERS, missing_rights, provider
 from driftless.config.models import Config
 from driftless.errors import ConfigError
 from tests.support.pooler import pooled
@@ -79,13 +78,13 @@ def test_a_role_without_the_right_is_told_of_the_statement(postgres: str, roles:
 def test_a_service_is_known_by_its_roles(postgres: str, mark: str, name: str, grant: str) -> None:
     with Postgres(postgres) as source, source.transaction():
         source.rows(f"create role {mark}")
-        found = source.provider()
+        found = provider(source)
         assert (found.name, found.grant) == (name, grant)
         raise psycopg.Rollback
 
 
 def test_every_service_is_known_by_another_role() -> None:
-    assert len({provider.role for provider in PROVIDERS}) == len(PROVIDERS)
+    assert len({each.role for each in PROVIDERS}) == len(PROVIDERS)
 
 
 def test_who_has_the_attribute_and_gets_no_connection_is_told_why(

@@ -98,7 +98,7 @@ class SourceWatch(Background):
         self._source = None
 
     def _tell_of_tables(self, source: Postgres, state: State) -> None:
-        from connectors.postgres.catalogue import changes
+        from connectors.postgres.catalogue import changes, new_partitions
 
         registered = [fact.offset for kind in ("table", "storage") for fact in state.by_prefix(kind).values()]
         seen = source.catalogue_mark(), len(registered), max(registered, default=0)
@@ -107,6 +107,9 @@ class SourceWatch(Background):
         found = set(changes(self._config, source, state))
         for table, reason in sorted(found - self._said):
             say(f"{table} changed: {reason}; `driftless plan` shows what that means, `driftless apply` follows it")
+        if facts := new_partitions(self._config, source, state):
+            self._control.write(facts)
+            state.merge(facts)
         self._said, self._seen = found, seen
 
     def work(self) -> None:

@@ -54,7 +54,7 @@ def plan_capture(
     capture = Capture()
     found = look_up(context.source, config.name, tables.values())
     topics = _Topics(context.kafka, [log for name in tables if (log := registered_log(state, name)) is not None])
-    register = _registering(config, context)
+    register, register_anew = _registering(config, context, state), _registering(config, context, State({}))
     epochs = list[str]()
     captures = context.connect.config(names.connector(config.name)) is not None
     kept = KeptRows(config, context, state)
@@ -68,7 +68,7 @@ def plan_capture(
             capture.epochs[name] = log.next_number
             more = {f"snapshot/{name}": None, **since_the_start(name, log.next_number, _columns(table))}
             more |= kept.fact(name, log.next_number)
-            capture.facts.append(Action("register", f"columns of {name}", together=register, part=(table, more)))
+            capture.facts.append(Action("register", f"columns of {name}", together=register_anew, part=(table, more)))
             continue
         taking = _Taking(config, context, table, log, state, found, topics, kept, captures=captures)
         if taking.why:
@@ -111,12 +111,23 @@ def _since(context: PlanContext, table: Table, epoch: int, state: State) -> Fact
     return since_now(name, epoch, known, new, context.source.lsn()) if new else {}
 
 
-def _registering(config: Config, context: PlanContext) -> Callable[[Sequence[tuple[Table, Facts]]], None]:
-    """What registers tables as they are by then: the publication may have been made just before."""
+def _registering(config: Config, context: PlanContext, known: State) -> Callable[[Sequence[tuple[Table, Facts]]], None]:
+    """What registers tables as they are by then: the publication may have been made just before.
+
+    `known`: what the plan was made of. A table whose rows have changed since, as by a partition that was attached, is
+    left as it was registered, so that the next plan has it re-snapshotted.
+    """
 
     def register(parts: Sequence[tuple[Table, Facts]]) -> None:
         found = look_up(context.source, config.name, [table for table, _ in parts])
-        context.write([{**found.facts(table), **more} for table, more in parts])
+        facts = []
+        for table, more in parts:
+            before = {key: known.get(key) for kind in KINDS if (key := f"{kind}/{table.full_name}")}
+            if reason := why_resnapshot(context.source, found, table, before):
+                context.tell(f"{table.full_name} has changed meanwhile: {reason}; `driftless apply` follows it")
+            else:
+                facts.append({**found.facts(table), **more})
+        context.write(facts)
 
     return register
 

@@ -86,6 +86,21 @@ def changes(config: Config, source: Postgres, state: State) -> Iterator[tuple[st
             yield name, obstacle
 
 
+def new_partitions(config: Config, source: Postgres, state: State) -> Facts:
+    """What is to be registered of tables that got partitions, all of whose rows are in the log: so that it is seen when
+    these go, however soon.
+    """
+    tables = [t for t in captured_tables(source, config).values() if t is not None and t.partitioned]
+    found: Facts = {}
+    for name, storage in source.storages(tables).items():
+        fact: dict[str, Any] | None = state.get(f"storage/{name}")
+        if fact is not None and not storage.changed(Storage(**fact)):
+            known = fact.get("partitions", {})
+            if more := {oid: what for oid, what in storage.partitions.items() if oid not in known}:
+                found[f"storage/{name}"] = {**fact, "partitions": {**known, **more}}
+    return found
+
+
 def is_unready(table: Table, partition: Partition) -> bool:
     """Whether `apply` has something to do on a partition: a trigger, or its replica identity."""
     return partition.holds_rows and (not partition.tells or partition.identity not in wanted_identities(table))

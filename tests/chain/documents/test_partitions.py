@@ -86,6 +86,8 @@ def test_a_partition_that_comes_later_is_followed_at_once(
         lambda: "its partition public.later_days is new, and not ready yet" in job.output(),
         30,
     )
+    oid = str(source.execute("select 'later_days'::regclass::oid").fetchall()[0][0])
+    assert oid in pipeline.told("storage/public.events")["partitions"], "nobody would notice if it went again"
     done = pipeline.apply()
     assert "snapshot" not in done.out, done.out
     assert "public.later_days: replica identity full" in done.out

@@ -163,6 +163,7 @@ def test_all_that_was_made_goes_and_nothing_else(pipeline: Pipeline, other: Pipe
     in_step(pipeline)
 
 
+@pytest.mark.soak
 def test_what_cannot_be_reached_stays_and_goes_later(pipeline: Pipeline) -> None:
     """Also killed in the middle of it."""
     in_step(pipeline)

@@ -239,15 +239,14 @@ class GenerationWorker:
         if behind:
             place = (log.topic, behind[0])
             self._identity.raise_truncated(place, progress.ends[behind[0]], "what this follower has applied")
-        to = self._size.next(progress.positions, progress.ends)
+        to, applied = self._size.next(progress.positions, progress.ends), False
         if to != progress.positions and not self._batcher.should_wait(progress, self._pending):
             outcome = self._apply(progress.positions, to)
             progress.written += outcome.applied.written
             progress.stale += outcome.applied.stale
             progress.put(positions=outcome.end, quarantined=len(self.quarantine))
-            progress.changed.set()
             self._checkpoints.heed()
-            self._moved = True
+            applied = self._moved = True
         else:
             if to == progress.positions:
                 self._at_head = time.time()
@@ -257,6 +256,8 @@ class GenerationWorker:
         self.job.require_deletes(self._at_head)
         self._tell_what_holds_up()
         self._claim()
+        if applied:  # now, since what is claimed after it has been told would wait for the next time
+            progress.changed.set()
         self._save_now_and_then()
 
     def _wait(self) -> None:

@@ -92,7 +92,8 @@ def server_findings(source: Postgres) -> Iterator[Finding]:
     if source.is_pooled():
         yield Finding(f"source.dsn leads to a pooler, which gives others our sessions: {service.direct}")
     elif server.has_replication and (reason := source.replication_refusal()):
-        yield Finding(f"the role {server.login} gets no connection by which the log is read: {reason}")
+        before = f". What answers is a pooler or a gateway: {service.direct}" if source.is_behind_another() else ""
+        yield Finding(f"the role {server.login} gets no connection by which the log is read: {reason}{before}")
 
 
 def _rights(config: Config, source: Postgres, tables: dict[str, Table | None]) -> Iterator[Finding]:

@@ -113,10 +113,15 @@ class Postgres:
         """Why the server opens no connection by which its log is read; empty where it does. It is tried."""
         return replication_refusal(self._dsn)
 
+    def is_behind_another(self) -> bool:
+        """Whether something stands between that names processes of its own, as a pooler or a service's gateway does."""
+        with _answers(self.address):
+            return names_another_process(self._connection)
+
     def is_pooled(self) -> bool:
         """Whether a pooler stands between that gives other clients our sessions."""
         with _answers(self.address):
-            return names_another_process(self._connection) and shares_sessions(self._dsn, self._connection)
+            return self.is_behind_another() and shares_sessions(self._dsn, self._connection)
 
     def table(self, full_name: str, exclude: Iterable[str] = ()) -> Table | None:
         """The table as the catalogue has it, less the excluded columns; None where there is none of that name."""

@@ -19,7 +19,7 @@ from tests.support.machine import until
 from tests.support.pipeline import Pipeline
 from tests.support.topic import make_events_topic, records
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(600)]
 
 WINDOW = 2
 SOLD = (
@@ -154,7 +154,6 @@ def test_results_of_a_stream_stand_beside_the_rows_of_now(pipeline: Pipeline, sh
     assert_proven(pipeline)
 
 
-@pytest.mark.soak
 def test_a_run_that_is_killed_and_one_whose_rows_are_lost_show_the_same(pipeline: Pipeline, shop: Shop) -> None:
     (job,) = [job for job in pipeline.jobs() if job.running]
     job.kill()
@@ -174,7 +173,6 @@ def test_a_run_that_is_killed_and_one_whose_rows_are_lost_show_the_same(pipeline
     assert_proven(pipeline)
 
 
-@pytest.mark.soak
 def test_a_rebuilt_stream_is_followed_by_its_view(pipeline: Pipeline, shop: Shop) -> None:
     """The old build of the stream is kept while the view has one of it, and readers see no window less meanwhile."""
     done = pipeline.here("rebuild", "sold", seconds=60)
@@ -199,7 +197,6 @@ def test_a_rebuilt_stream_is_followed_by_its_view(pipeline: Pipeline, shop: Shop
     assert_proven(pipeline)
 
 
-@pytest.mark.soak
 def test_verify_tells_which_stage_is_wrong(pipeline: Pipeline, shop: Shop) -> None:
     moment, product = min(shop.documents(time.time()))
     producer = Producer({"bootstrap.servers": pipeline.endpoints.kafka})

@@ -86,7 +86,7 @@ def test_films_are_followed_and_what_joins_them_is_not(film_shop: Postgres, tmp_
     text = write_sync("shop", proposal)
     config = loaded(tmp_path, text)
     followed = {follower.view for follower in config.followers.values()}
-    assert followed == {*FOLLOWED_FILMS, "country", "language"}
+    assert followed == {*FOLLOWED_FILMS, "country", "language", "payment"}
     assert {"film_actor", "film_category", "login_sessions", "audit_log"} == config.views.keys() - followed
     assert views(text)["film_nested"] == FILM
     everything = loaded(tmp_path, uncommented(text))
@@ -98,9 +98,6 @@ def test_what_frameworks_keep_is_left_out_with_the_reason(film_shop: Postgres) -
     left_out = propose(film_shop, "shop").left_out
     for name in ("public.schema_migrations", "public.ar_internal_metadata"):
         assert left_out[name] == ["is what Rails keeps for itself: name it under source.tables if you want it"]
-    assert left_out["public.payment"] == [
-        "is a partitioned table, which cannot be followed yet; its partitions are left out too"
-    ]
 
 
 def test_one_nested_view_is_written_with_what_it_needs(film_shop: Postgres, tmp_path: Path) -> None:

@@ -108,6 +108,15 @@ def test_a_pooler_is_named(postgres: str) -> None:
     assert found.what == "source.dsn leads to a pooler, which gives others our sessions: name the server itself"
 
 
+def test_a_pooler_that_gives_each_client_a_session_of_its_own(postgres: str) -> None:
+    """It takes no connection by which the log is read, as PgBouncer before 1.23 does not."""
+    with pooled(postgres, shared=False) as dsn, Postgres(dsn) as source:
+        (found,) = server_findings(source)
+    assert "gets no connection by which the log is read: " in found.what
+    assert "unsupported startup parameter: replication" in found.what
+    assert found.what.endswith("What answers is a pooler or a gateway: name the server itself")
+
+
 def test_a_database_without_an_encoding_is_refused_by_name(postgres: str, connection: psycopg.Connection) -> None:
     connection.execute("create database old encoding 'SQL_ASCII' locale 'C' locale_provider libc template template0")
     try:

@@ -115,7 +115,7 @@ class CorrectedQuery(Tried):
         pytest.param(FILTER, False, id="a filter, as it was received", marks=pytest.mark.soak),
         pytest.param(SESSION, False, id="sessions, as it was received", marks=pytest.mark.soak),
         pytest.param(OUTER, True, id="an outer join, one partition before the next", marks=pytest.mark.soak),
-        pytest.param(ALONE, False, id="windows over an outer join, as it was received"),
+        pytest.param(ALONE, False, id="windows over an outer join, as it was received", marks=pytest.mark.soak),
         pytest.param(MATCHES, True, id="windows over a join, one partition before the next", marks=pytest.mark.soak),
         pytest.param(CHAIN, False, id="windows of windows, as it was received", marks=pytest.mark.soak),
         pytest.param(PATTERN, False, id="a pattern, as it was received", marks=pytest.mark.soak),

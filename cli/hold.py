@@ -70,7 +70,7 @@ def destroy(
     """Take away all that `apply` and `run` made: connector, slot, publication, triggers, topics, documents and rows.
 
     It shows all of it first, and asks. Tables of the source stay, and topics that events are read from. It names what
-    it could not take away; run again, it goes on with that.
+    it could not take away; run it again, and it resumes there.
 
     Example: `driftless destroy`
 

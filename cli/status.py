@@ -50,7 +50,7 @@ _CHECK_DSN = "see whether the server runs, and `source.dsn` leads to it"
 
 def _source(config: Config, control: Control, state: State) -> SourceStatus:
     from connectors.pipeline.token import untrusted
-    from connectors.postgres.catalogue import changes
+    from connectors.postgres.catalogue import CatalogueLook
     from connectors.postgres.client import Postgres
     from connectors.postgres.slot_reader import slot_reader_facts
     from driftless import names
@@ -64,7 +64,7 @@ def _source(config: Config, control: Control, state: State) -> SourceStatus:
                 postgres.lsn(), slot.name if slot else None, slot.lag_bytes if slot else None, postgres.clock()
             )
             warnings = list(filter(None, [untrusted(postgres, config.name, state)]))
-            found = replace(found, changed=dict(changes(config, postgres, state)), warnings=warnings)
+            found = replace(found, changed=dict(CatalogueLook.of(config, postgres).changes(state)), warnings=warnings)
             return replace(found, troubles=list(source_problems(config, control.kafka, postgres, state)))
     except SyncError as exc:
         away = Problem("source", str(exc), exc.hint or _CHECK_DSN, unreachable=isinstance(exc, SourceUnavailable))

@@ -98,16 +98,17 @@ class SourceWatch(Background):
         self._source = None
 
     def _tell_of_tables(self, source: Postgres, state: State) -> None:
-        from connectors.postgres.catalogue import changes, new_partitions
+        from connectors.postgres.catalogue import CatalogueLook
 
         registered = [fact.offset for kind in ("table", "storage") for fact in state.by_prefix(kind).values()]
         seen = source.catalogue_mark(), len(registered), max(registered, default=0)
         if seen == self._seen:
             return
-        found = set(changes(self._config, source, state))
+        look = CatalogueLook.of(self._config, source)
+        found = set(look.changes(state))
         for table, reason in sorted(found - self._said):
             say(f"{table} changed: {reason}; `driftless plan` shows what that means, `driftless apply` follows it")
-        if facts := new_partitions(self._config, source, state):
+        if facts := look.new_partitions(state):
             self._control.write(facts)
             state.merge(facts)
         self._said, self._seen = found, seen

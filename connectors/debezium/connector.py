@@ -125,7 +125,7 @@ def connector_settings(
     ]
     if excluded:
         settings["column.exclude.list"] = ",".join(excluded)
-    # It would take some unique index of a table without a primary key: this is the one that we take.
+    # Debezium would take some unique index of a table without a primary key: it is to take the one that we take.
     indexed = [
         f"{java_pattern(*split_name(name))}:{','.join(map(_escaped, table.key))}"
         for name, table in sorted(tables.items())

@@ -16,7 +16,7 @@ _LOOK_SECONDS, _TOLD_SECONDS = 2.0, 20.0
 
 
 def await_running(connect: Connect, source: Postgres, connector: str, slot: str, tell: Callable[[str], None]) -> None:
-    """Return once it runs. Raises SourceError where it fails, or did not run in time: with whoever held it up."""
+    """Wait until the connector runs. Raises SourceError where it fails or is late, and names who held up its slot."""
     held, looked, told = "", time.monotonic(), 0.0
 
     def look() -> None:

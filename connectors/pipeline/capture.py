@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from connectors.debezium.connector import is_date
 from connectors.debezium.snapshot import SnapshotFailed, Snapshots, Wanted
 from connectors.pipeline.kept_rows import KeptRows
-from connectors.pipeline.objects import drop_trigger, partition_triggers
+from connectors.pipeline.objects import drop_trigger, triggers
 from connectors.pipeline.plan_context import Action, PlanContext, bind
 from connectors.pipeline.token import emit_marker
 from connectors.postgres.catalogue import CatalogueFacts, look_up, table_facts, why_resnapshot
@@ -122,8 +122,7 @@ def _registering(config: Config, context: PlanContext, known: State) -> Callable
         found = look_up(context.source, config.name, [table for table, _ in parts])
         facts = []
         for table, more in parts:
-            before = {key: known.get(key) for kind in KINDS if (key := f"{kind}/{table.full_name}")}
-            if reason := why_resnapshot(context.source, found, table, before):
+            if reason := why_resnapshot(context.source, found, table, _registered(known, table)):
                 context.tell(f"{table.full_name} has changed meanwhile: {reason}; `driftless apply` follows it")
             else:
                 facts.append({**found.facts(table), **more})
@@ -143,6 +142,11 @@ def _beginning(config: Config, context: PlanContext, kept: KeptRows) -> Callable
         context.write([*facts, *(kept.fact(name, 1) for name in tables)])
 
     return begin
+
+
+def _registered(state: State, table: Table) -> Facts:
+    """What is registered of a table beside its epochs."""
+    return {key: state.get(key) for key in (f"{kind}/{table.full_name}" for kind in KINDS)}
 
 
 class _Topics:
@@ -195,8 +199,7 @@ class _Taking:
             return "it is new in a pipeline that captures already" if captures else ""
         if said := topics.trouble(self._log) or self._kept.why_lacking(self._table.full_name):
             return said
-        keys = (f"{kind}/{self._table.full_name}" for kind in KINDS)
-        return why_resnapshot(self._context.source, found, self._table, {key: state.get(key) for key in keys})
+        return why_resnapshot(self._context.source, found, self._table, _registered(state, self._table))
 
     def check(self) -> None:
         """Refuse what Debezium reads wrongly beside the stream: by way of the driver's own type a date loses its era,
@@ -269,14 +272,10 @@ def plan_removal(config: Config, context: PlanContext, state: State, existing: s
                 hint="put it back, `driftless remove` the follower, then take it out",
             )
         others = context.source.publications(name) - {names.publication(config.name)}
-        if name in context.source.triggered() and not others:
-            statement = drop_trigger(name)
+        for table, trigger in () if others else triggers(context.source, name):
+            statement = drop_trigger(table, trigger)
             do = bind(context.admin.execute, statement)
-            actions.append(Action("drop", f"trigger of {name}", sql=statement, do=do))
-            for part in partition_triggers(context.source, name):
-                statement = drop_trigger(part, names.PARTITION_TRIGGER)
-                do = bind(context.admin.execute, statement)
-                actions.append(Action("drop", f"trigger of {part}", sql=statement, do=do))
+            actions.append(Action("drop", f"trigger of {table}", sql=statement, do=do))
         topic = names.table_topic(config.name, name)
         if topic in existing:
             actions.append(Action("drop", f"topic {topic}", do=bind(context.kafka.delete, topic)))

@@ -14,7 +14,7 @@ from connectors.pipeline.plan_context import PlanContext
 from connectors.pipeline.streams import topic_faults
 from connectors.pipeline.token import untrusted
 from connectors.pipeline.views import view_source
-from connectors.postgres.catalogue import changes, gone_columns
+from connectors.postgres.catalogue import CatalogueLook, gone_columns
 from connectors.postgres.client import Postgres, captured_tables
 from connectors.postgres.relations import (
     column_meetings,
@@ -86,14 +86,14 @@ def server_findings(source: Postgres) -> Iterator[Finding]:
         yield Finding(f"Postgres {server.version // 10000} is too old: {OLDEST // 10000} or newer is needed")
     if server.is_standby:
         yield Finding("source.dsn leads to a standby, and driftless writes markers into the log: name the primary")
-    service = provider(source)
     if server.wal_level != "logical":
-        yield Finding(f"wal_level is {server.wal_level}: {service.logical}")
+        yield Finding(f"wal_level is {server.wal_level}: {provider(source).logical}")
     if source.is_pooled():
-        yield Finding(f"source.dsn leads to a pooler, which gives others our sessions: {service.direct}")
+        yield Finding(f"source.dsn leads to a pooler, which gives others our sessions: {provider(source).direct}")
     elif server.has_replication and (reason := source.replication_refusal()):
-        before = f". What answers is a pooler or a gateway: {service.direct}" if source.is_behind_another() else ""
-        yield Finding(f"the role {server.login} gets no connection by which the log is read: {reason}{before}")
+        between = f". What answers is a pooler or a gateway: {provider(source).direct}"
+        said = f"{reason}{between if source.is_behind_another() else ''}"
+        yield Finding(f"the role {server.login} gets no connection by which the log is read: {said}")
 
 
 def _rights(config: Config, source: Postgres, tables: dict[str, Table | None]) -> Iterator[Finding]:
@@ -238,7 +238,7 @@ def _log(config: Config, context: PlanContext, *, resnapshot: bool) -> Iterator[
         return
     if said := untrusted(context.source, config.name, state):
         yield Finding(said, fatal=False)
-    for table, reason in changes(config, context.source, state):
+    for table, reason in CatalogueLook.of(config, context.source).changes(state):
         yield Finding(f"{table} changed: {reason}; see `driftless plan`", planned=True)
     held = connector_trouble(config.name, context.connect, context.source, context.kafka)
     if held is not None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from connectors.postgres.catalogue import wanted_identities
 from connectors.postgres.client import Postgres
 from connectors.postgres.server import Partition
 from driftless import names
 from driftless.config.models import Config
-from driftless.table import Table, quoted
+from driftless.table import quoted
 
 FUNCTION = f"{names.SCHEMA}.truncated()"
 # Whoever truncates may not read the tokens, so the function has its owner's rights. A pipeline of an older version has
@@ -32,8 +31,9 @@ _FUNCTION_SQL = (
     f"set search_path = pg_catalog, pg_temp as $${_BODY}$$"
 )
 PARTITION_FUNCTION = f"{names.SCHEMA}.truncated_partition()"
-# A TRUNCATE of the whole table fires the triggers of its partitions too, after its own, in one statement. It is told to
-# the log; of a partition alone it cannot be, since no row of the log says which partition it was in.
+# A TRUNCATE of the whole table also fires the triggers of its partitions, after the table's own and in one statement.
+# The table's trigger tells the log of it. A message cannot tell of one partition, since no record says which partition
+# its row was in.
 _PARTITION_BODY = (
     " declare root oid := pg_partition_root(tg_relid); "
     "said text := format('%s %s %s', txid_current(), statement_timestamp(), root); "
@@ -68,7 +68,7 @@ def missing_objects(
     is a replica, as pg_restore does.
     """
     untold, signals = sorted(set(tables) - source.triggered()), names.signal_table(config.name)
-    may_signal, knows = source.may_signal(signals), source.may_read(names.TOKENS)
+    may_signal, knows = source.may_use(signals, "select", "insert"), source.may_use(names.TOKENS)
     ours = config.source.admin_dsn is None and source.may_create()
     why = "so that a TRUNCATE is told to the log"
     current = [row[0] for row in source.rows(_IS_OURS, _BODY, names.SCHEMA, "truncated")] == [True]
@@ -119,7 +119,7 @@ def _of_partitions(source: Postgres, partitions: Mapping[str, Sequence[Partition
         return
     why = "so that a TRUNCATE of one partition is seen"
     table, role = names.TRUNCATED_PARTITIONS, source.role()
-    may = source.may_read(table)
+    may = source.may_use(table)
     if may is None:
         columns = "(parent regclass, partition regclass, at timestamptz not null default clock_timestamp())"
         yield "create", f"table {table}", why, f"create table if not exists {table} {columns}"
@@ -138,26 +138,20 @@ def _of_partitions(source: Postgres, partitions: Mapping[str, Sequence[Partition
                 yield from _trigger(names.PARTITION_TRIGGER, name, PARTITION_FUNCTION, why)
 
 
-def unready_partitions(
-    tables: Mapping[str, Table], partitions: Mapping[str, Sequence[Partition]]
-) -> Iterator[Partition]:
-    """Those whose updates may leave out a value, or be without the table's key."""
-    for table, parts in sorted(partitions.items()):
-        wanted = wanted_identities(tables[table])
-        yield from (part for part in parts if part.holds_rows and part.identity not in wanted)
-
-
 def _open_to_all(source: Postgres, full_name: str) -> bool:
     """Whether everybody has some right on a table of ours."""
     return any(row[0] for row in source.rows(_RIGHTS_OF_ALL, full_name))
 
 
-def partition_triggers(source: Postgres, table: str) -> list[str]:
-    """The table and its partitions, where a trigger of ours tells of a TRUNCATE of one of them."""
+def triggers(source: Postgres, table: str) -> Iterator[tuple[str, str]]:
+    """Our triggers of a table, and of its partitions: the table or partition, and the trigger's name."""
+    if table in source.triggered():
+        yield table, names.TRUNCATE_TRIGGER
     found = source.table(table)
-    parts = source.partitions([found] if found else []).get(table, [])
-    told = source.triggered(names.PARTITION_TRIGGER)
-    return [name for name in (table, *(part.full_name for part in parts)) if name in told]
+    if found is not None and found.partitioned:
+        told = source.triggered(names.PARTITION_TRIGGER)
+        parts = (part.full_name for part in source.partitions([found])[table])
+        yield from ((name, names.PARTITION_TRIGGER) for name in (table, *parts) if name in told)
 
 
 def drop_trigger(name: str, trigger: str = names.TRUNCATE_TRIGGER) -> str:

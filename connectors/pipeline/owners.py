@@ -50,7 +50,7 @@ def twins(pipeline: str, context: PlanContext, existing: set[str]) -> Iterator[s
             continue
         if identity.get("system_identifier") == server:
             yield other
-    if context.source.may_read(names.TOKENS):
+    if context.source.may_use(names.TOKENS):
         for (other,) in context.source.rows(f"select pipeline from {names.TOKENS} order by 1"):
             if _meet(pipeline, str(other)):
                 yield str(other)

@@ -9,13 +9,13 @@ from connectors.debezium.connector import connector_settings, topic_plan
 from connectors.debezium.fetching import fetching
 from connectors.debezium.starting import START_SECONDS, await_running
 from connectors.pipeline.capture import plan_capture, plan_removal
-from connectors.pipeline.objects import missing_objects, unready_partitions
+from connectors.pipeline.objects import missing_objects
 from connectors.pipeline.plan_context import Action, PlanContext, bind
 from connectors.pipeline.resnapshot import plan_renewal, remake, stop_by
 from connectors.pipeline.streams import plan_streams, plan_streams_removal
 from connectors.pipeline.token import plan_token
 from connectors.pipeline.views import plan_builds, plan_views_removal
-from connectors.postgres.catalogue import LEAVING
+from connectors.postgres.catalogue import LEAVING, identity
 from connectors.postgres.client import captured_tables
 from connectors.postgres.rights import missing_rights
 from connectors.postgres.server import Slot
@@ -33,7 +33,7 @@ from driftless.facts.state import State
 from driftless.facts.streams import AnalysedStream, StreamBuild
 from driftless.kafka.many_topics import create_topics, describe, settings_in_force
 from driftless.kafka.topic_settings import log_settings
-from driftless.table import Table, quoted, quoted_column
+from driftless.table import Table, quoted
 
 
 def make_plan(
@@ -99,26 +99,14 @@ def _database(config: Config, context: PlanContext, tables: dict[str, Table], st
     def add(verb: str, what: str, detail: str, statement: str) -> None:
         actions.append(Action(verb, what, detail, statement, together=execute, part=statement))
 
-    for name, table in tables.items():
-        identity = "full"
-        if table.partitioned:
-            continue
-        if table.needs_full_identity and table.replica_identity != "f":
-            why = ", so that large values an UPDATE did not touch stay in the log"
-        elif table.replica_identity in ("d", "f", "i"):
-            continue
-        elif table.key_index:
-            identity = f"using index {quoted_column(table.key_index)}"
-            why = ": it has no primary key, and is keyed by this unique index"
-        else:
-            why = ": as it is, Postgres would refuse its updates, or the log would not hold its key"
-        statement = f"alter table {quoted(name)} replica identity {identity}"
-        add("change", f"table {name}", f"replica identity {identity}{why}", statement)
     partitions = context.source.partitions(tables.values())
-    for partition in unready_partitions(tables, partitions):
-        why = ", so that large values an UPDATE did not touch stay in the log"
-        statement = f"alter table {quoted(partition.full_name)} replica identity full"
-        add("change", f"table {partition.full_name}", f"replica identity full{why}", statement)
+    kept = [(table, name, table.replica_identity) for name, table in tables.items() if not table.partitioned]
+    kept += [(tables[name], p.full_name, p.identity) for name, ps in partitions.items() for p in ps if p.holds_rows]
+    for table, name, found in kept:
+        if other := identity(table, found):
+            kind, why = other
+            statement = f"alter table {quoted(name)} replica identity {kind}"
+            add("change", f"table {name}", f"replica identity {kind}{why}", statement)
     for verb, what, why, statement in missing_objects(config, context.source, tables, partitions):
         add(verb, what, why, statement)
     publication = names.publication(config.name)

@@ -30,7 +30,7 @@ where l.locktype = 'virtualxid' and l.granted and l.pid <> pg_backend_pid()
 
 def token_of(source: Postgres, pipeline: str) -> str | None:
     """The pipeline's token; None where it has none, or our role may not read it."""
-    if not source.may_read(names.TOKENS):
+    if not source.may_use(names.TOKENS):
         return None
     found = source.rows(f"select token from {names.TOKENS} where pipeline = %s", pipeline)
     return str(found[0][0]) if found else None
@@ -38,7 +38,7 @@ def token_of(source: Postgres, pipeline: str) -> str | None:
 
 def emit_marker(source: Postgres, pipeline: str) -> int:
     """Write a marker that somebody waits for; returns its position. Without a token where the pipeline has none yet."""
-    found = source.rows(marker_sql(pipeline, awaited=True)) if source.may_read(names.TOKENS) else []
+    found = source.rows(marker_sql(pipeline, awaited=True)) if source.may_use(names.TOKENS) else []
     return parse_lsn(str((found or source.rows(PLAIN_MARKER_SQL))[0][0]))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from connectors.postgres.server import Partition, Storage
 from driftless import names
 from driftless.config.models import Config
 from driftless.facts.state import State
-from driftless.table import Column, Table
+from driftless.table import Column, Table, quoted_column
 from driftless.types import refusal
 
 Facts = dict[str, dict[str, Any] | None]
@@ -63,52 +63,70 @@ def why_resnapshot(source: Postgres, found: CatalogueFacts, table: Table, facts:
     return f"{', '.join(added)} came with values that the log does not have" if added else ""
 
 
-def changes(config: Config, source: Postgres, state: State) -> Iterator[tuple[str, str]]:
-    """Every registered table that is no longer as it was registered, and in what; reads no row."""
-    tables = captured_tables(source, config)
-    storages = source.storages(table for table in tables.values() if table is not None)
-    partitions = source.partitions(table for table in tables.values() if table is not None)
-    for name, table in tables.items():
-        fact = state.get(f"table/{name}")
-        if fact is None:
-            continue
-        if table is None:
-            yield name, "it is gone"
-            continue
-        registered = Table.from_json(fact)
-        if reason := _rewritten(storages.get(name), table, registered, state.get(f"storage/{name}")):
-            yield name, reason
-        elif said := columns_said(registered, table):
-            yield name, said
-        elif unready := [p for p in partitions.get(name, ()) if is_unready(table, p)]:
-            yield name, f"its partition {unready[0].full_name} is new, and not ready yet"
-        elif table.partitioned and (obstacle := next(filter(None, (p.obstacle() for p in partitions[name])), "")):
-            yield name, obstacle
+@dataclass(frozen=True)
+class CatalogueLook:
+    """The captured tables as the catalogue has them now; None for one that is gone."""
+
+    tables: Mapping[str, Table | None]
+    storages: Mapping[str, Storage]
+    partitions: Mapping[str, Sequence[Partition]]
+
+    @classmethod
+    def of(cls, config: Config, source: Postgres) -> CatalogueLook:
+        tables = captured_tables(source, config)
+        there = [table for table in tables.values() if table is not None]
+        return cls(tables, source.storages(there), source.partitions(there))
+
+    def changes(self, state: State) -> Iterator[tuple[str, str]]:
+        """Every registered table that is no longer as it was registered, and in what."""
+        for name, table in self.tables.items():
+            fact = state.get(f"table/{name}")
+            if fact is None:
+                continue
+            if table is None:
+                yield name, "it is gone"
+                continue
+            registered = Table.from_json(fact)
+            if reason := _rewritten(self.storages.get(name), table, registered, state.get(f"storage/{name}")):
+                yield name, reason
+            elif said := columns_said(registered, table) or self._of_partitions(table):
+                yield name, said
+
+    def _of_partitions(self, table: Table) -> str:
+        """What is to be done about a partition, or cannot be; empty where there is nothing."""
+        partitions = self.partitions.get(table.full_name, ())
+        unready = [p.full_name for p in partitions if p.holds_rows and (not p.tells or identity(table, p.identity))]
+        if unready:
+            return f"its partition {unready[0]} is new, and not ready yet"
+        return next((obstacle for p in partitions if (obstacle := p.obstacle())), "")
+
+    def new_partitions(self, state: State) -> Facts:
+        """What is to be registered of tables that got partitions, all of whose rows are in the log: so that it is seen
+        when these go, however soon.
+        """
+        found: Facts = {}
+        for name in self.partitions:
+            storage = self.storages[name]
+            fact: dict[str, Any] | None = state.get(f"storage/{name}")
+            if fact is not None and not storage.changed(Storage(**fact)):
+                known = fact.get("partitions", {})
+                if more := {oid: what for oid, what in storage.partitions.items() if oid not in known}:
+                    found[f"storage/{name}"] = {**fact, "partitions": {**known, **more}}
+        return found
 
 
-def new_partitions(config: Config, source: Postgres, state: State) -> Facts:
-    """What is to be registered of tables that got partitions, all of whose rows are in the log: so that it is seen when
-    these go, however soon.
+def identity(table: Table, found: str) -> tuple[str, str] | None:
+    """The replica identity that a table, or a partition of it, is to have in place of the one found, and why; None
+    where that one does.
     """
-    tables = [t for t in captured_tables(source, config).values() if t is not None and t.partitioned]
-    found: Facts = {}
-    for name, storage in source.storages(tables).items():
-        fact: dict[str, Any] | None = state.get(f"storage/{name}")
-        if fact is not None and not storage.changed(Storage(**fact)):
-            known = fact.get("partitions", {})
-            if more := {oid: what for oid, what in storage.partitions.items() if oid not in known}:
-                found[f"storage/{name}"] = {**fact, "partitions": {**known, **more}}
-    return found
-
-
-def is_unready(table: Table, partition: Partition) -> bool:
-    """Whether `apply` has something to do on a partition: a trigger, or its replica identity."""
-    return partition.holds_rows and (not partition.tells or partition.identity not in wanted_identities(table))
-
-
-def wanted_identities(table: Table) -> str:
-    """Which replica identities a partition of a table may have, as pg_class has them."""
-    return "f" if table.needs_full_identity else "df"
+    if table.needs_full_identity and found != "f":
+        return "full", ", so that large values an UPDATE did not touch stay in the log"
+    if found in ("d", "f") or (found == "i" and not table.partitioned):
+        return None
+    if table.key_index:
+        why = ": it has no primary key, and is keyed by this unique index"
+        return f"using index {quoted_column(table.key_index)}", why
+    return "full", ": as it is, Postgres would refuse its updates, or the log would not hold its key"
 
 
 def columns_said(before: Table, after: Table) -> str:

@@ -230,21 +230,15 @@ class Postgres:
         row = self._row("select has_database_privilege(current_database(), 'create')")
         return row is not None and bool(row[0])
 
-    def may_signal(self, full_name: str) -> bool | None:
-        """Whether our role may read and write the table of signals; None where there is none."""
+    def may_use(self, full_name: str, *rights: str) -> bool | None:
+        """Whether our role has all of these rights on a table, SELECT where none is named; None where there is none."""
         row = self._row(
-            "select has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select') "
-            "and has_table_privilege(c.oid, 'insert') from pg_class c join pg_namespace n on n.oid = c.relnamespace "
-            "where n.nspname = %s and c.relname = %s",
+            "select has_schema_privilege(n.oid, 'usage') "
+            "and (select bool_and(has_table_privilege(c.oid, wanted)) from unnest(%s::text[]) wanted) "
+            "from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s",
+            list(rights) or ["select"],
             *split_name(full_name),
         )
-        return None if row is None else bool(row[0])
-
-    def may_read(self, full_name: str) -> bool | None:
-        """Whether our role may read a table; None where there is none."""
-        may = "has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')"
-        there = "pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s"
-        row = self._row(f"select {may} from {there}", *split_name(full_name))
         return None if row is None else bool(row[0])
 
     def signal(self, full_name: str, signal: str, kind: str, data: str) -> None:
@@ -254,7 +248,7 @@ class Postgres:
             self._connection.execute(statement.encode(), (signal, kind, data))
 
     def triggered(self, trigger: str = names.TRUNCATE_TRIGGER) -> set[str]:
-        """The tables that have a trigger of ours in force: that whose TRUNCATE is told to the log."""
+        """The tables on which a trigger of ours is enabled: by default the one that tells the log of a TRUNCATE."""
         query = (
             "select n.nspname::text, c.relname::text from pg_trigger t join pg_class c on c.oid = t.tgrelid "
             "join pg_namespace n on n.oid = c.relnamespace where t.tgname = %s and t.tgenabled = 'A'"

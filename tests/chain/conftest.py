@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -10,7 +11,7 @@ import pytest
 
 from stack import Endpoints, Stack
 from tests.support.compare import View
-from tests.support.machine import Job
+from tests.support.machine import Job, until
 from tests.support.pipeline import Pipeline
 
 MakePipeline = Callable[..., Pipeline]
@@ -40,6 +41,13 @@ def running(pipeline: Pipeline) -> Job:
     """The run of all followers: the one that goes on, or a new one."""
     going = [job for job in pipeline.jobs() if job.running]
     return going[-1] if going else pipeline.run()
+
+
+def newest_live(pipeline: Pipeline, *followers: str) -> None:
+    """Wait until readers of these followers see the newest generation."""
+    for follower in followers:
+        newest = partial(pipeline.follower, follower)
+        until("readers to see the new one", lambda newest=newest: newest()["generations"][-1]["live"], 120)  # type: ignore[misc]
 
 
 def in_step(pipeline: Pipeline) -> Job:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import psycopg
 import pytest
 
-from tests.chain.conftest import MakePipeline, running
+from tests.chain.conftest import MakePipeline, newest_live, running
 from tests.support.compare import View
 from tests.support.machine import Job, until
 from tests.support.pipeline import Pipeline
@@ -40,21 +38,14 @@ def job(pipeline: Pipeline) -> Job:
     return running(pipeline)
 
 
-def live(pipeline: Pipeline) -> None:
-    """Wait until readers see the newest generation of both."""
-    for follower in BOTH:
-        newest = partial(pipeline.follower, follower)
-        until("readers to see the new one", lambda newest=newest: newest()["generations"][-1]["live"], 120)  # type: ignore[misc]
-
-
 def followed_on(pipeline: Pipeline, why: str, told: str = "") -> None:
-    """It is told of, `apply` re-snapshots the table for that reason, and documents are in step again."""
+    """`status` tells of it, `apply` re-snapshots the table for that reason, and documents are in step again."""
     table = "public.events"
     until("it to be told", lambda: pipeline.status()["source"]["changed"].get(table) == (told or why), 30)
     done = pipeline.apply()
     assert f"snapshot table {table}: {why}" in done.out, done.out
     running(pipeline)
-    live(pipeline)
+    newest_live(pipeline, *BOTH)
     pipeline.assert_in_step()
     assert pipeline.status()["source"]["changed"] == {}
     assert pipeline.here("plan").code == 0
@@ -100,7 +91,7 @@ def test_a_partition_that_comes_later_is_followed_at_once(
 def test_a_truncate_of_the_whole_table_needs_nothing(pipeline: Pipeline, source: psycopg.Connection, job: Job) -> None:
     source.execute("truncate events")
     source.execute("insert into events select i, i %% 30, %s from generate_series(1, 60) i", (LARGE,))
-    live(pipeline)
+    newest_live(pipeline, *BOTH)
     pipeline.assert_in_step()
     assert len(pipeline.stores["event-cache"].documents()) == 60
     assert pipeline.status()["source"]["changed"] == {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from threading import Event
 from typing import Any
 
@@ -15,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from bench.meanwhile import meanwhile
 from stack import Stack
-from tests.chain.conftest import MakePipeline, running
+from tests.chain.conftest import MakePipeline, newest_live, running
 from tests.support.compare import View
 from tests.support.machine import Job, until
 from tests.support.pipeline import Pipeline
@@ -218,9 +217,7 @@ def test_a_table_that_changes_under_load_ends_right(
     if not job.running:  # it met a row that no longer fitted
         assert "driftless apply" in job.output()
     running(pipeline)
-    for follower in ("item-search", "item-cache"):
-        newest = partial(pipeline.follower, follower)
-        until("readers to see the new one", lambda newest=newest: newest()["generations"][-1]["live"], 120)  # type: ignore[misc]
+    newest_live(pipeline, "item-search", "item-cache")
     pipeline.assert_in_step("item-search", "item-cache")
     assert pipeline.status()["source"]["changed"] == {}
     assert pipeline.here("plan").code == 0

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from stack import stack_home
-from tests.chain.conftest import MakePipeline, running
+from tests.chain.conftest import MakePipeline, newest_live, running
 from tests.support.compare import View
 from tests.support.machine import Job, until
 from tests.support.pipeline import Pipeline
@@ -321,7 +321,7 @@ def test_another_column_is_another_build_beside_the_one_that_is_read(pipeline: P
     writers = Writers(pipeline.dsn, seed=8)
     try:
         pipeline.apply()
-        until("readers to see the new one", lambda: pipeline.follower(CACHE)["generations"][-1]["live"], 120)
+        newest_live(pipeline, CACHE)
     finally:
         writers.end()
     pipeline.assert_in_step()
@@ -335,7 +335,7 @@ def test_shards_give_the_same_documents_in_one_process_or_in_several(pipeline: P
     pipeline.apply()
     assert job.stop() == 0
     job = pipeline.run()
-    until("readers to see the new one", lambda: pipeline.follower(CACHE)["generations"][-1]["live"], 120)
+    newest_live(pipeline, CACHE)
     pipeline.assert_in_step()
     assert job.stop() == 0
     two = [pipeline.run("order/0", "order/2"), pipeline.run("order/1", SEARCH, CACHE)]

@@ -41,7 +41,7 @@ class Source:
     def carried(self, publication: str) -> dict[str, str]:
         return {"public.items": "1"} if publication in self.publications else {}
 
-    def may_read(self, full_name: str) -> bool | None:
+    def may_use(self, full_name: str) -> bool | None:
         del full_name
         return None if self.tokens is None else True
 

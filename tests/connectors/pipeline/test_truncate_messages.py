@@ -27,7 +27,7 @@ def test_every_pipeline_of_a_database_is_told_in_the_form_that_it_believes(
     """By whoever truncates, in any kind of transaction. A pipeline of an older version has no token."""
     connection.execute("create table items (id int primary key)")
     with Postgres(database) as source:
-        assert source.may_read(names.TOKENS) is None
+        assert source.may_use(names.TOKENS) is None
         for name in ("one", "two-eu"):
             for _, _, _, statement in missing_objects(config(database, name), source, {"public.items"}, {}):
                 connection.execute(statement.encode())

@@ -229,7 +229,7 @@ def test_an_application_loads_no_more_than_it_needs() -> None:
         ("opensearchpy", {"sinks/opensearch"}),
         ("redis", {"sinks/redis", "stack/servers"}),
         ("psycopg", {"connectors/postgres", "stack/servers"}),
-        ("sqlglot", {"driftless/where"}),
+        ("sqlglot", {"driftless/where", "driftless/streams"}),
         ("ruamel", {"driftless/config"}),
         ("typer", {"cli"}),
         ("rich", {"cli"}),

@@ -88,7 +88,7 @@ def plan_streams(
         wanted = StreamBuild(
             name,
             1 if before is None else before.number + 1,
-            stream.sql,
+            config.sql_of(name),
             events,
             what.table,
             what.spark,

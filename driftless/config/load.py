@@ -17,6 +17,7 @@ from driftless.config.streams import CAPTURED, LOOKUPS
 from driftless.config.views_as_written import TABLES, clashes, parts, with_tables
 from driftless.config.yaml import Location, YamlFile, is_unknown
 from driftless.errors import CORRECT_THE_FILE, ConfigError
+from driftless.streams.composed import composed_sql
 from driftless.suggest import did_you_mean
 from driftless.table import join_name, split_name
 from driftless.where.clause import WhereRefused, parse
@@ -143,18 +144,29 @@ class _Check:
                     yield self._say(("events", name, *at), what)
         yield from self._patterns()
         streams = self._section("streams")
-        for name in streams:
-            if name in views:
-                yield self._say(("streams", name), f"there is a view `{name}` too: followers cannot tell them apart")
-            for section, what in (("events", "are events"), ("patterns", "is a pattern")):
-                if name in self._section(section):
-                    yield self._say(("streams", name), f"there {what} `{name}` too: a query cannot tell them apart")
+        yield from self._streams(streams, views)
         known = {**views, **streams}
         for name in self._section("followers") if known else ():
             view = self._section("followers", name).get("view")
             if isinstance(view, str) and not is_unknown(view) and view not in known and view not in renamed:
                 what = "view or stream" if streams else "view"
                 yield self._say(("followers", name, "view"), f"there is no {what} `{view}`{did_you_mean(view, known)}")
+
+    def _streams(self, streams: dict[str, object], views: dict[str, object]) -> Iterator[str]:
+        """Streams that have the name of something else, or that read each other in a circle."""
+        for name in streams:
+            if name in views:
+                yield self._say(("streams", name), f"there is a view `{name}` too: followers cannot tell them apart")
+            for section, what in (("events", "are events"), ("patterns", "is a pattern")):
+                if name in self._section(section):
+                    yield self._say(("streams", name), f"there {what} `{name}` too: a query cannot tell them apart")
+        written = {name: self._section("streams", name).get("sql") for name in streams}
+        texts = {name: sql for name, sql in written.items() if isinstance(sql, str)}
+        for name in texts:
+            try:
+                composed_sql(name, texts)
+            except ValueError as exc:
+                yield self._say(("streams", name, "sql"), str(exc))
 
     def _patterns(self) -> Iterator[str]:
         """Patterns of events that are not there, or of columns that they do not have."""

@@ -282,9 +282,9 @@ class StreamConfig(Model):
     """Documents that are computed over time: Spark SQL over events."""
 
     sql: str = Field(
-        description="A query over `events` by their names, in Spark's SQL: grouped by `window(TIME, SIZE)`, "
-        "`window(TIME, SIZE, STEP)` or `session_window(TIME, GAP)`; or a filter; or an inner join of events within a "
-        "time of each other. The column that is the events' time has it corrected.",
+        description="A query over `events`, or other streams, by their names, in Spark's SQL: grouped by "
+        "`window(TIME, SIZE)`, `window(TIME, SIZE, STEP)` or `session_window(TIME, GAP)`; or a filter; or an inner "
+        "join of events within a time of each other. The column that is the events' time has it corrected.",
         examples=[
             '"SELECT window.start AS minute, page, count(*) AS views FROM clicks '
             "GROUP BY window(at, '1 minute'), page\""

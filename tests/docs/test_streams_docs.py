@@ -38,6 +38,7 @@ ALL = blocks(PAGE)
 EXAMPLES = [(block, after) for block, after in pairwise(ALL) if block.kind == "sql"]
 DECLARED = next(block.text for block in ALL if block.kind == "yaml" and "searches" in block.text)
 PATTERNS = next(block.text for block in ALL if block.kind == "yaml" and "patterns:" in block.text)
+READING = next(block.text for block in ALL if block.kind == "yaml" and "busiest_minute:" in block.text)
 VIEWED = next(block.text for block in ALL if block.kind == "yaml" and "root: page_minute" in block.text)
 URL = "http://127.0.0.1:59200"
 LOOKING = next(block.text for block in ALL if block.kind == "yaml" and "with:" in block.text)
@@ -115,6 +116,20 @@ def test_an_example_gives_the_documents_that_it_says(spark: SparkSession, tmp_pa
         build = replace(build, events={"clicks": clicks}, lookups=analysed.lookups)
     found = results("s", timed_rows(session, build).toArrow(), key)
     assert sorted((json.loads(each.document) for each in found), key=str) == sorted(wanted, key=str)
+
+
+def test_the_streams_that_read_a_stream_give_what_the_page_says(spark: SparkSession, tmp_path: Path) -> None:
+    first = next(number for number, block in enumerate(ALL) if block.text == READING) + 1
+    config = load_text(tmp_path, GOOD + DECLARED + READING)
+    for name, said in zip(("busiest_minute", "busy_minutes"), ALL[first : first + 2], strict=True):
+        analysed = analyse(spark, config, name)
+        assert isinstance(analysed, AnalysedStream), analysed
+        assert (analysed.events, analysed.closes) == (("clicks",), "window")
+        session = query_session(spark)
+        _views(session, config)
+        build = StreamBuild(name, 1, config.sql_of(name), {}, analysed.table, "", 1, closes=analysed.closes)
+        found = results(name, timed_rows(session, build).toArrow(), analysed.table.key)
+        assert [json.loads(each.document) for each in found] == json.loads(said.text)
 
 
 def test_check_takes_the_first_example(spark: SparkSession, tmp_path: Path) -> None:

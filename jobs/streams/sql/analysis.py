@@ -47,9 +47,9 @@ from driftless.facts.streams import (
 )
 from driftless.streams.event_types import spark_types
 from driftless.streams.patterns import Pattern
+from driftless.streams.spark_words import spark_words
 from driftless.suggest import did_you_mean
 from driftless.table import Column, Table
-from driftless.where.words import spark_words
 from jobs.decode.spark_sql import quote
 from jobs.streams.lookups.faults import lookup_faults
 from jobs.streams.lookups.looked_up import looked_up_rows, lookup_type
@@ -59,7 +59,7 @@ from jobs.streams.rows.keyed import NEVER, OFFSET, PARTITION
 from jobs.streams.rows.version_rows import empty_versions
 from jobs.streams.sql.joins import UNBOUND, join_times, joins, unprovable
 from jobs.streams.sql.pattern_faults import pattern_faults
-from jobs.streams.sql.place import first_sentence, place
+from jobs.streams.sql.place import first_sentence, own_begin, place
 from jobs.streams.sql.plan_columns import approximate, left_out_of_key
 from jobs.streams.sql.query import MODES, plan_text, query_session
 from jobs.streams.sql.refusals import refused, sums_of_fractions
@@ -99,14 +99,15 @@ def analyse(
     `tables`: those that events have rows of, as schema.table.
     """
     stream = config.streams[name]
-    mistakes = [Mistake("sql", what) for what in refused(stream.sql)]
+    sql = config.sql_of(name)
+    mistakes = [Mistake("sql", what) for what in refused(sql)]
     session = query_session(spark)
     session.conf.set("spark.sql.debug.maxToStringFields", "10000")  # of plans that are read here
-    patterns = {each: config.patterns[each].pattern for each in _named(stream.sql, config.patterns)}
-    named = {*_named(stream.sql, config.events), *(pattern.events for pattern in patterns.values())}
+    patterns = {each: config.patterns[each].pattern for each in _named(sql, config.patterns)}
+    named = {*_named(sql, config.events), *(pattern.events for pattern in patterns.values())}
     events = [each for each in config.events if each in named]
     types = {each: spark_types(config.events[each].shown) for each in events}
-    lookups = [*_lookups(stream.sql, config, events, tables or {})]
+    lookups = [*_lookups(sql, config, events, tables or {})]
     for lookup, of_table in lookups:
         types[lookup.events] |= {lookup.name: lookup_type(lookup, of_table)}
     for each in events:
@@ -122,28 +123,32 @@ def analyse(
     for each in patterns:
         _empty_view(session, each, types[each])
     try:
-        rows = session.sql(stream.sql)
+        rows = session.sql(sql)
     except PySparkException as exc:
-        return [*mistakes, Mistake("sql", _told(exc, stream.sql, config))]
-    patterns = {each: pattern for each, pattern in patterns.items() if _is_read(session, stream.sql, each)}
-    joined = joins(stream.sql, config.events)
+        return [*mistakes, Mistake("sql", _told(exc, sql, config))]
+    patterns = {each: pattern for each, pattern in patterns.items() if _is_read(session, sql, each)}
+    joined = joins(sql, config.events)
+    if config.reads_streams(name):
+        own = (join.word.start for join in joined if join.word.start >= own_begin(sql))
+        what = "a JOIN with results of a stream: this version cannot do that"
+        mistakes += [Mistake("sql", f"{place(sql, start)}: {what}") for start in own]
     looked_up = tuple(lookup for lookup, _ in lookups)
     refusals = lookup_faults(stream, looked_up, is_joined=bool(joined), is_pattern=bool(patterns))
     mistakes += [Mistake(*fault) for fault in refusals]
     at = config.events[looked_up[0].events].time.event if looked_up else ""
     try:
-        closes = _closes(session, stream.sql, patterns) or _looked_up_closes(session, stream.sql, at)
-        timed = timed_sql(stream.sql, closes, event=at)
+        closes = _closes(session, sql, patterns) or _looked_up_closes(session, sql, at)
+        timed = timed_sql(sql, closes, event=at)
     except ValueError as exc:
         return [*mistakes, Mistake("sql", str(exc))]
-    mistakes += [Mistake("sql", what) for what in sums_of_fractions(session, stream.sql)]
+    mistakes += [Mistake("sql", what) for what in sums_of_fractions(session, sql)]
     mistakes += _of_columns(stream, rows)
     plan = plan_text(rows, "Analyzed")
     if closes in (WINDOW, SESSION) and not mistakes:
         missing = left_out_of_key(plan, stream.key)
         why = "is not in it, and the SQL groups by it: two results may have one key"
         mistakes += [Mistake("key", f"`{column}` {why}") for column in missing]
-    mistakes += [Mistake("sql", what) for what in unprovable(stream.sql, joined, closes, is_pattern=bool(patterns))]
+    mistakes += [Mistake("sql", what) for what in unprovable(sql, joined, closes, is_pattern=bool(patterns))]
     if stream.emit == CHANGES and closes != WINDOW:
         what = (
             "a session may be joined to another one by a later event"
@@ -165,8 +170,8 @@ def analyse(
     closes = closes or (JOIN if join is not None and joined[0].outer else "")
     columns = tuple(Column(f.name, _POSTGRES[type(f.dataType)]) for f in rows.schema.fields)
     of_patterns = {pattern.events for pattern in patterns.values()}
-    read = tuple(each for each in events if each in of_patterns or _is_read(session, stream.sql, each))
-    table, windows = stream_table(name, columns, stream.key), _windows(session, stream.sql)
+    read = tuple(each for each in events if each in of_patterns or _is_read(session, sql, each))
+    table, windows = stream_table(name, columns, stream.key), _windows(session, sql)
     is_chain = closes in (WINDOW, SESSION) and plan.count("Aggregate [") > 1
     ends = windows[0] if closes == WINDOW and len(windows) == 1 else None
     reach = (join.wait_ms if join and closes else 0) + (_depth(windows, plan) if is_chain else 0)
@@ -174,9 +179,7 @@ def analyse(
     found = AnalysedStream(
         table, read, pyspark.__version__, closes, ends, join, reach, patterns, approximate(plan), looked_up
     )
-    if any(config.events[each].correct_ms for each in read) and (
-        why := _uncorrectable(stream.sql, found, is_chain=is_chain)
-    ):
+    if any(config.events[each].correct_ms for each in read) and (why := _uncorrectable(sql, found, is_chain=is_chain)):
         return [Mistake("sql", f"late events cannot correct it, as `late: {{correct: ...}}` of its events asks: {why}")]
     return found
 
@@ -387,5 +390,6 @@ def _told(exc: PySparkException, sql: str, config: Config) -> str:
             where, fragment = place(sql, context.startIndex()), context.fragment()
     said = first_sentence(exc)
     if exc.getCondition() == "TABLE_OR_VIEW_NOT_FOUND" and fragment:
-        said = f"there are no events `{fragment}`{did_you_mean(fragment, [*config.events, *config.patterns])}"
+        known = [*config.events, *config.patterns, *config.streams]
+        said = f"there are no events `{fragment}`{did_you_mean(fragment, known)}"
     return f"{where}: {said}" if where else said

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from driftless.config.streams import EventsConfig
 from driftless.facts.streams import JoinTimes
-from driftless.where.words import SqlWord, spark_words
+from driftless.streams.spark_words import SqlWord, spark_words
 from jobs.decode.spark_sql import quote
 from jobs.streams.sql.place import place
 

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from pyspark.errors import PySparkException
 
+from driftless.streams.composed import OWN
+
+
+def own_begin(sql: str) -> int:
+    """Where that begins, after the SQL of streams that it reads."""
+    _, own, written = sql.rpartition(f"{OWN}\n")
+    return len(sql) - len(written) if own else 0
+
 
 def place(sql: str, start: int) -> str:
-    """The line and column of a character."""
-    before = sql[:start]
-    return f"line {before.count(chr(10)) + 1}, column {start - before.rfind(chr(10))} of the SQL"
+    """The line and column of a character, in what was written for the stream itself."""
+    own = own_begin(sql)
+    if start < own:
+        return "the SQL of a stream that it reads"
+    before = sql[own:start]
+    return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))} of the SQL"
 
 
 def first_sentence(exc: PySparkException) -> str:

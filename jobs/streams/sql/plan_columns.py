@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-_GROUPED = re.compile(r"^\W*Aggregate \[(?P<by>.*?)\], \[(?P<shown>.*)\]$", re.MULTILINE)
+_GROUPED = re.compile(r"^[^\w:]*Aggregate \[(?P<by>.*?)\], \[(?P<shown>.*)\]$", re.MULTILINE)
+"""That of the query itself: what is named in WITH stands after a colon."""
 _COLUMN = re.compile(r"(?P<name>[^#(),]+)#\d+L?")
 _SHOWN = re.compile(r"(?P<what>.+) AS (?P<name>[^#]+)#\d+L?")
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from driftless.where.words import SqlWord, spark_words
+from driftless.streams.spark_words import SqlWord, spark_words
 from jobs.streams.sql.place import place
 from jobs.streams.sql.query import plan_text
 

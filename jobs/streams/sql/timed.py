@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from driftless.facts.streams import CHANGES, JOIN, LOOKUP, MATCH, SESSION, WINDOW, JoinTimes, StreamBuild
-from driftless.where.words import spark_words
+from driftless.streams.spark_words import spark_words
 from jobs.decode.spark_sql import quote
 from jobs.streams.patterns.rows import AT, BEGAN
 

@@ -43,6 +43,7 @@ PAIRS = (
     "SELECT a.id AS first, b.id AS second FROM clicks a JOIN clicks b ON a.page = b.page "
     "AND b.at BETWEEN a.at AND a.at + INTERVAL 1 SECOND AND a.id < b.id"
 )
+BUSIEST = "SELECT window.start AS began, max(views) AS most FROM page_views GROUP BY window(window_time, '10 seconds')"
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +75,7 @@ def computed(make_pipeline: MakePipeline, source: psycopg.Connection, **settings
         "live": {"sql": SQL, "key": ["began", "page"], "emit": "changes"},
         "visits": {"sql": VISITS, "key": ["began", "page"]},
         "pairs": {"sql": PAIRS, "key": ["first", "second"]},
+        "busiest": {"sql": BUSIEST, "key": ["began"]},
     }
     for follower, kind in (
         ("trends", {"opensearch": {"url": "${SEARCH_URL}", "index": f"{pipeline.name}-trends"}}),
@@ -263,8 +265,18 @@ def test_verify_computes_it_again_as_a_batch(pipeline: Pipeline) -> None:
     done = pipeline.here("verify", "--json", seconds=180)
     reports = {report["name"]: report for report in done.json()["followers"]}
     assert done.code == 0, reports
-    assert {*reports} == {"item-search", "item-cache", "trends", "trends-cache", "live-cache", "visits", "pairs"}
+    assert {*reports} == {
+        "item-search",
+        "item-cache",
+        "trends",
+        "trends-cache",
+        "live-cache",
+        "visits",
+        "pairs",
+        "busiest",
+    }
     assert min(reports[name]["source_documents"] for name in ("trends", "visits", "pairs")) > 3
+    assert reports["busiest"]["source_documents"] > 1
     assert {name: report["in_sync"] for name, report in reports.items()} == dict.fromkeys(reports, True)
 
 

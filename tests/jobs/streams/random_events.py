@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from driftless.facts.event_source import EventSource
 from driftless.facts.streams import JoinTimes, StreamBuild, WindowEnds, stream_table
 from driftless.kafka.client import Kafka
+from driftless.streams.composed import composed_sql
 from driftless.streams.patterns import Pattern, PatternStep
 from driftless.table import Column
 from jobs.spark.source import kafka_options
@@ -87,11 +88,10 @@ def build(kafka: Kafka, topic: str, window: str, correct: int = 0) -> StreamBuil
         grouped = f"SELECT window.start AS began, a.page, count(*) AS n, sum(a.id) AS ids {joined}"
         sql, join = f"{grouped} GROUP BY window(a.at, '1 minute'), a.page", WAIT
     elif window == CHAIN:
-        inner = (
-            "SELECT window(at, '1 minute') AS w, page, sum(id) AS ids FROM clicks GROUP BY window(at, '1 minute'), page"
-        )
-        sql = f"SELECT window.start AS began, page, count(*) AS n, sum(ids) AS ids FROM ({inner})"
-        sql += " GROUP BY window(w, '3 minutes'), page"
+        inner = "SELECT page, sum(id) AS ids FROM clicks GROUP BY window(at, '1 minute'), page"
+        sql = "SELECT window.start AS began, page, count(*) AS n, sum(ids) AS ids FROM minutes"
+        sql += " GROUP BY window(window_time, '3 minutes'), page"
+        sql = composed_sql("s", {"minutes": inner, "s": sql})
     table = stream_table("s", COLUMNS, key)
     minutes = WindowEnds(60_000, 0, 60_000)
     ends = {HOPPING: WindowEnds(30_000, 0, 120_000)} | dict.fromkeys((TUMBLING, ALONE, MATCHES, CALMS), minutes)

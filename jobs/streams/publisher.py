@@ -18,6 +18,7 @@ from jobs.streams.log.skipped import SKIPPED_KEY, SkippedEvents, newest_skipped
 from jobs.streams.sql.documents import Result
 
 _TICK_KEY = b"tick"
+_RESULT, _PROVISIONAL = ("kind", b"result"), ("kind", b"provisional")
 
 
 class StreamPublisher:
@@ -101,18 +102,15 @@ class StreamPublisher:
             self._log.write([], [(self._ticks, _TICK_KEY, str(moment_ms).encode())])
 
     def _records(self, writes: Iterable[Result], closed_ms: int) -> Iterable[Record]:
-        headers = [("closed", str(closed_ms).encode()), ("gen", self._number)]
-        for write in writes:
-            kind = b"result" if write.end is None or write.end <= closed_ms else b"provisional"
-            yield (
-                write.key.encode(),
-                write.document.encode(),
-                [("kind", kind), *headers, *_window(write.begin, write.end)],
-            )
+        closed, gen = ("closed", str(closed_ms).encode()), ("gen", self._number)
+        for key, document, begin, end in writes:
+            kind = _RESULT if end is None or end <= closed_ms else _PROVISIONAL
+            yield key.encode(), document.encode(), [kind, closed, gen, *_window(begin, end)]
 
 
-def _window(*ends: int | None) -> list[tuple[str, bytes]]:
-    return [(name, str(ms).encode()) for name, ms in zip((BEGIN, END), ends, strict=True) if ms is not None]
+def _window(begin: int | None, end: int | None) -> list[tuple[str, bytes]]:
+    found = [] if begin is None else [(BEGIN, b"%d" % begin)]
+    return found if end is None else [*found, (END, b"%d" % end)]
 
 
 def differing(writes: Iterable[Result], known: Mapping[str, str]) -> Iterable[Result]:

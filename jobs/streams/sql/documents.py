@@ -6,13 +6,19 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import pairwise, repeat
 from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from driftless import exact
 from driftless.errors import SourceError
 from jobs.streams.sql.timed import FROM, TO
+
+_FIRST_YEAR = 1000
+_TEXT = pa.large_string()
+"""All documents of a batch may be more than 2 GB."""
 
 
 class Result(NamedTuple):
@@ -29,10 +35,9 @@ def results(stream: str, rows: pa.Table, key: Sequence[str]) -> Iterator[Result]
 
     The key is as that of a row: one column's text, or a JSON array of several columns.
     """
-    begins, ends = (rows[c].to_pylist() if c in rows.column_names else [None] * rows.num_rows for c in (FROM, TO))
-    columns = {name: rows[name] for name in rows.column_names if name not in (FROM, TO)}
+    columns = {name: rows[name].combine_chunks() for name in rows.column_names if name not in (FROM, TO)}
     texts = {name: _texts(column) for name, column in columns.items()}
-    if any("null" in texts[name] for name in key):
+    if any(columns[name].null_count for name in key):
         raise SourceError(
             f"the stream {stream} has a result of which {_named(key)} is null",
             hint="leave such rows out in its SQL, or give it another `key`",
@@ -40,42 +45,60 @@ def results(stream: str, rows: pa.Table, key: Sequence[str]) -> Iterator[Result]
     if len(key) == 1:
         keys = _plain(columns[key[0]], texts[key[0]])
     else:
-        keys = [f"[{','.join(parts)}]" for parts in zip(*(texts[name] for name in key), strict=True)]
-    # A sign of its own is doubled: this is filled in below.
-    shape = (
-        "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:".replace("%", "%%") + "%s" for name in columns) + "}"
+        keys = _joined("[", ",", [("", texts[name]) for name in key], "]")
+    order = pc.sort_indices(keys)
+    keys = keys.take(order)
+    if any(before == after for before, after in pairwise(_strings(keys))):
+        raise SourceError(
+            f"the stream {stream} has two results of one key: {_named(key)} do not tell them apart",
+            hint="its `key` must hold every column that its SQL groups by",
+        )
+    parts = [(f"{json.dumps(name, ensure_ascii=False)}:", text) for name, text in texts.items()]
+    documents = _joined("{", ",", parts, "}").take(order)
+    moments = (
+        rows[c].combine_chunks().take(order).to_pylist() if c in rows.column_names else repeat(None) for c in (FROM, TO)
     )
-    found: dict[str, Result] = {}
-    for name, begin, end, *parts in zip(keys, begins, ends, *texts.values(), strict=True):
-        if name in found:
-            raise SourceError(
-                f"the stream {stream} has two results of one key: {_named(key)} do not tell them apart",
-                hint="its `key` must hold every column that its SQL groups by",
-            )
-        found[name] = Result(name, shape % tuple(parts), begin, end)
-    yield from (found[name] for name in sorted(found))
+    yield from map(Result, _strings(keys), _strings(documents), *moments)
+
+
+def _joined(begin: str, between: str, parts: Sequence[tuple[str, Any]], end: str) -> Any:
+    """Of each row its texts, each after what is written before it."""
+    pieces: list[Any] = []
+    for number, (before, text) in enumerate(parts):
+        pieces += [pa.scalar(f"{between if number else begin}{before}", _TEXT), text]
+    return pc.binary_join_element_wise(*pieces, pa.scalar(end, _TEXT), pa.scalar("", _TEXT))
 
 
 def _named(key: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in key)
 
 
-def _texts(column: pa.ChunkedArray[Any]) -> list[str]:
+def _texts(column: Any) -> Any:
     """Each value as JSON. What is alike, as the begin of a window, is written once."""
     if pa.types.is_integer(column.type):
-        return ["null" if value is None else str(value) for value in column.to_pylist()]
-    if pa.types.is_string(column.type) or pa.types.is_temporal(column.type):
-        encoded: Any = column.combine_chunks().dictionary_encode()
-        written = pa.array([_write(value) for value in encoded.dictionary.to_pylist()], pa.string())
-        return _strings(written.take(encoded.indices).fill_null("null"))
-    return [_write(value) for value in column.to_pylist()]
+        return column.cast(_TEXT).fill_null("null")
+    if not (pa.types.is_string(column.type) or pa.types.is_temporal(column.type)):
+        return pa.array([_write(value) for value in column.to_pylist()], _TEXT)
+    encoded = column.dictionary_encode()
+    written = _moments(encoded.dictionary)
+    if written is None:
+        written = pa.array([_write(value) for value in encoded.dictionary.to_pylist()], _TEXT)
+    return written.take(encoded.indices).fill_null("null")
 
 
-def _plain(column: pa.ChunkedArray[Any], texts: list[str]) -> list[str]:
+def _moments(values: Any) -> Any:
+    """Moments as `_write` has them; None where they are none, or one is so old that Arrow's year has fewer digits."""
+    if not pa.types.is_timestamp(values.type) or (len(values) and pc.min(values).as_py().year < _FIRST_YEAR):
+        return None
+    texts = pc.strftime(values.cast(pa.timestamp("us", "UTC")), '"%Y-%m-%dT%H:%M:%S+00:00"')
+    return pc.replace_substring(texts, ".000000+", "+").cast(_TEXT)
+
+
+def _plain(column: Any, texts: Any) -> Any:
     """The texts of a column without the quotes of JSON."""
     if pa.types.is_string(column.type):
-        return _strings(column)
-    return [text[1:-1] for text in texts] if pa.types.is_temporal(column.type) else texts
+        return column.cast(_TEXT)
+    return pc.utf8_slice_codeunits(texts, 1, -1) if pa.types.is_temporal(column.type) else texts
 
 
 def _strings(column: Any) -> list[str]:

@@ -62,3 +62,27 @@ def test_of_no_rows_there_are_no_documents() -> None:
     schema = pa.schema(columns)
     for nothing in (schema.empty_table(), pa.Table.from_batches([], schema)):
         assert list(results("s", nothing, ("page", "at"))) == []
+
+
+def test_moments_are_written_alike_however_many_there_are() -> None:
+    moments = [
+        datetime(2026, 1, 31, 12, tzinfo=UTC),
+        datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC),
+        datetime(2026, 1, 31, 12, 0, 0, 1, UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 100_000, UTC),
+        datetime(1000, 1, 1, tzinfo=UTC),
+    ]
+    for some in (moments, [*moments, datetime(999, 1, 1, 7, tzinfo=UTC)]):
+        rows = pa.Table.from_pylist([{"n": n, "at": at} for n, at in enumerate(some)])
+        found = [result.document for result in results("s", rows, ("n",))]
+        assert found == [f'{{"n":{n},"at":"{at.isoformat()}"}}' for n, at in enumerate(some)]
+
+
+def test_results_are_in_the_order_of_keys_with_their_windows() -> None:
+    names = ["b", "\U0001f600", "a", "\uffff", "ü"]
+    rows = pa.Table.from_pylist([{"page": name, "_from": n, "_to": None if n else 9} for n, name in enumerate(names)])
+    found = [*results("s", rows, ("page",))]
+    assert [result.key for result in found] == sorted(names)
+    assert {result.key: (result.begin, result.end) for result in found} == {
+        name: (n, None if n else 9) for n, name in enumerate(names)
+    }

@@ -93,8 +93,9 @@ class CheckpointWriter:
         written = progress.written
         due = written != self._counted and time.monotonic() >= self._count_at
         if progress.documents is None or count_now or due:
-            progress.documents = self._sink.count(progress.generation)
+            before, progress.documents = progress.documents, self._sink.count(progress.generation)
             self._counted = written
             self._count_at = time.monotonic() + COUNT_SECONDS
-            progress.changed.set()
+            if progress.documents != before:
+                progress.changed.set()
         return True

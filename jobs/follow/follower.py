@@ -133,7 +133,7 @@ class Follower(LeasedWorkers[_RunningGeneration]):
         kind, _, name = key.partition("/")
         if kind in ("generation", "request", "paused"):
             return name.partition("/")[0] == self.name
-        if kind in ("view", "build"):  # each view tells every 2 s where it stands
+        if kind in ("view", "build"):  # each view tells every 3 s where it stands
             return name.partition("/")[0] == self._shared.config.followers[self.name].view
         return kind in ("epochs", "pipeline")
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from driftless.errors import Fenced, SinkUnavailable, SourceUnavailable, SyncError
 from driftless.kafka.client import Kafka, Offsets
+from driftless.marker import Marker
 from driftless.sink import Sink
 from jobs.brokers.end_offsets import Ends
 from jobs.brokers.identity_check import LogIdentityCheck
@@ -40,7 +41,7 @@ from jobs.threads.background import Bell, Ringing
 
 _log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 3.0
 """How long to wait for changes at most: what rings no bell is looked at so often."""
 GATHER_SECONDS = 0.1
 """How often it is asked whether a log that is being filled grows still, or the generation that readers
@@ -49,7 +50,7 @@ are being switched to is as far.
 RETRY_SECONDS = 5.0
 _LOST = "the store lost what it had acknowledged; following again"
 _RESTARTED = "the store was restarted or failed over; applying again what came after its checkpoint"
-CLAIM_SECONDS = 2.0
+CLAIM_SECONDS = 3.0
 """How often a position is claimed where nothing but the time has changed: a lease, whose renewal tells it, is renewed
 as often.
 """
@@ -108,7 +109,7 @@ class GenerationWorker:
         self._size = SliceSize(kafka, job.log.topic, jobs=self._bulk is None)
         self._batcher = BulkLoadBatcher()
         self._pending = pending
-        pending.ring = self.bell.set
+        pending.heed = lambda marker: self.bell.set() if self._wants([marker]) else None
         self._seen = seen
         self._token = token
         self._sink: Sink = job.spec.open()
@@ -356,8 +357,10 @@ class GenerationWorker:
     def _is_claim_due(self) -> bool:
         """Whether a further position can be claimed, and somebody wants it at once, or it is time for it."""
         passed = self._pending.passed(self.progress.positions)
-        news = self._moved or not self.progress.built or any(marker.awaited for marker in passed)
-        return bool(passed) and (news or time.monotonic() >= self._claimed_at + CLAIM_SECONDS)
+        return bool(passed) and (self._wants(passed) or time.monotonic() >= self._claimed_at + CLAIM_SECONDS)
+
+    def _wants(self, markers: list[Marker]) -> bool:
+        return self._moved or not self.progress.built or any(marker.awaited for marker in markers)
 
     def _check_built(self) -> None:
         """Count what the log has against what the store has, before readers are sent there; and where a store holds

@@ -61,15 +61,15 @@ class Pending:
         self.read = read
         self._lock = threading.Lock()
         self._waiting: deque[Frontier] = deque()
-        self.ring: Callable[[], None] = lambda: None
-        """Called with each new one."""
+        self.heed: Callable[[Marker], None] = lambda _: None
+        """Called with the marker of each new one."""
 
     def add(self, frontier: Frontier) -> None:
         with self._lock:
             if len(self._waiting) >= _KEPT:
                 self._waiting = deque(list(self._waiting)[1::2])
             self._waiting.append(frontier)
-        self.ring()
+        self.heed(frontier.marker)
 
     @property
     def none(self) -> bool:

@@ -35,6 +35,7 @@ class ControlFeed(Background):
         self._forgotten: dict[str, int] = {}
         """The offsets at which this process has forgotten facts."""
         self._listeners: list[tuple[Concerns, Callable[[], None]]] = []
+        self._concerned: dict[str, list[Callable[[], None]]] = {}
         self._ended = threading.Event()
 
     @property
@@ -42,9 +43,10 @@ class ControlFeed(Background):
         return self._state
 
     def listen(self, concerns: Concerns, wake: Callable[[], None]) -> None:
-        """Call `wake`, in any thread, with every record whose key `concerns`."""
+        """Call `wake`, in any thread, with every record whose key `concerns`: always the same for one key."""
         with self._lock:
             self._listeners.append((concerns, wake))
+            self._concerned.clear()
 
     def take(self, messages: Iterable[Message], *, own: bool = True) -> None:
         """Take in records. `own`: this process wrote them."""
@@ -65,9 +67,15 @@ class ControlFeed(Background):
             if not arrived:
                 return
             self._state = self._state.having(arrived)
-            concerned = [wake for concerns, wake in self._listeners if any(map(concerns, arrived))]
+            concerned = {wake for key in arrived for wake in self._concerned_by(key)}
         for wake in concerned:
             wake()
+
+    def _concerned_by(self, key: str) -> list[Callable[[], None]]:
+        found = self._concerned.get(key)
+        if found is None:
+            found = self._concerned[key] = [wake for concerns, wake in self._listeners if concerns(key)]
+        return found
 
     def work(self) -> None:
         with self._reader:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from driftless.errors import SourceUnavailable, SyncError
 from driftless.facts.builds import Build
+from driftless.kafka.client import Offsets
 from driftless.marker import Marker
 from jobs.brokers.identity_check import LogIdentityCheck
 from jobs.log.frontier import Frontier
@@ -100,6 +101,9 @@ class Builder:
         self._claimed = 0
         self._told = -1
         """How many documents had been published when a position was told last."""
+        self._own_ends: Mapping[str, Offsets] = {}
+        self._ends_of = -1
+        """Where its log ended when so many documents had been published."""
         self._claims = False
         """Whether there is a cut since the last position was claimed."""
         self._pause = PAUSE_SECONDS
@@ -157,7 +161,7 @@ class Builder:
         store = self._open(publisher)
         reader = Reader(self._logs, self._shared.spark, self._shared.small_slices, self.group)
         try:
-            self._cut, self._whole, self._clean = None, False, False
+            self._cut, self._whole, self._clean, self._ends_of = None, False, False, -1
             self._cut_at = time.monotonic()
             floor = {(t.log.topic, p): offset for t in self._logs for p, offset in t.log.floor.items()}
             known = store.positions()
@@ -262,9 +266,10 @@ class Builder:
         kept |= {(self._ids[topic], _LEADER - p): leader for (topic, p), leader in self._identity.leaders.items()}
         kept[log.topic_id, -1] = 0  # of whose documents it knows what is published
         text = cut_text(self._claimable(cut.marker, part.reached)) if part.whole else None
-        store.apply(part.changes, kept, text, now=int(time.time()))
+        changes = [(name, rows) for name, rows in part.changes if len(rows)]
+        store.apply(changes, kept, text, now=int(time.time()))
         progress.positions = part.reached
-        if any(len(rows) for _, rows in part.changes):
+        if changes:
             self._clean = self._held = False
             progress.changed.set()
         self._whole = part.whole
@@ -331,7 +336,10 @@ class Builder:
         tell = self._claimed < self._shared.frontiers.awaited <= marker.lsn or self._told != progress.published
         self._claimed = marker.lsn
         self._claims = False
-        progress.frontier = Frontier(marker, self._kafka.written_ends({log.topic: log.partitions}))
+        if self._ends_of != progress.published:  # what others have written since is of other shards
+            self._own_ends = self._kafka.written_ends({log.topic: log.partitions})
+            self._ends_of = progress.published
+        progress.frontier = Frontier(marker, self._own_ends)
         tell, progress.state = tell or progress.state != "live", "live"
         if tell:
             self._told = progress.published

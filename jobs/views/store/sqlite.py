@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -17,7 +16,7 @@ from jobs.views.store import intake
 from jobs.views.store.contract import LAST_ROOT, Partition, Row, RowsLost, Slice
 from jobs.views.store.layout import Layout
 from jobs.views.store.rows_file import explained, lost, not_kept, remove, sqlite_file
-from jobs.views.store.values import register
+from jobs.views.store.values import document_hash, register
 
 BEFORE_PUBLISHING = "FULL"
 """How a slice is written: so that it is on the disk."""
@@ -70,6 +69,8 @@ class SqliteRows:
         self._shard = shard
         self._here = intake.Shard(view.shards, shard)
         self._given: Slice | None = None
+        self._frontier: str | None = None
+        self._looked_at = -1  # by how many changes had been made
         if not path.is_file():
             raise self._lost("there is no file")
         self._has_log = sqlite_file(path, "-wal").exists()
@@ -171,6 +172,9 @@ class SqliteRows:
         self, changes: Iterable[tuple[str, Iterable[Row]]], number: int, swept: Mapping[str, int], now: int
     ) -> None:
         """Put newer rows in the place of older ones, and mark the roots whose documents show a difference."""
+        changes = [*changes]
+        if not changes and not swept:
+            return
         tables = self._layout.tables
         for kept in tables.values():
             self._run(f"DELETE FROM new_{kept.name}")
@@ -193,7 +197,7 @@ class SqliteRows:
     def seed(self, documents: Iterable[tuple[str, str | None]]) -> None:
         with self._readable():
             shards = self._layout.view.shards
-            ours = ((key, _hash(d)) for key, d in documents if shard_of(key, shards) == self._shard)
+            ours = ((key, document_hash(d)) for key, d in documents if shard_of(key, shards) == self._shard)
             while some := list(islice(ours, 10_000)):
                 of_key = self._mark_dirty([key for key, _ in some])
                 for key, hash_ in some:
@@ -235,7 +239,7 @@ class SqliteRows:
             )
             for last, key, known, document, dirty in rows:  # noqa: B007
                 looked += 1
-                if not dirty and known != _hash(document):
+                if not dirty and known != document_hash(document):
                     wrong.append(str(key))
         return wrong, int(last) + 1 if looked == limit and last < LAST_ROOT else None
 
@@ -275,7 +279,7 @@ class SqliteRows:
             )
             writes, marked, written, left, size = [], [], [], [], 0
             for id_, key, there, known, document in rows:
-                hash_ = _hash(document)
+                hash_ = document_hash(document)
                 marked.append((id_, hash_))
                 if there is not None if hash_ is None else hash_ != known:
                     writes.append((key, document))
@@ -311,6 +315,12 @@ class SqliteRows:
             self._run("DELETE FROM slice")
 
     def frontier(self) -> str | None:
+        if self._connection.total_changes != self._looked_at:
+            self._frontier = self._find_frontier()
+            self._looked_at = self._connection.total_changes
+        return self._frontier
+
+    def _find_frontier(self) -> str | None:
         with self._readable():
             done = "FROM cuts WHERE ?1 IS NULL OR number < ?1"
             oldest = (self._oldest(),)
@@ -386,10 +396,3 @@ class SqliteRows:
         """The first `apply` of which something is not published."""
         found = [self._run("SELECT min(since) FROM dirty WHERE large = ?", (large,)).fetchone()[0] for large in (0, 1)]
         return min((int(since) for since in found if since is not None), default=None)
-
-
-def _hash(document: str | None) -> int | None:
-    """So long that two documents of one root do not meet in it by chance. None of none."""
-    if document is None:
-        return None
-    return int.from_bytes(hashlib.blake2b(document.encode(), digest_size=8).digest(), signed=True)

@@ -6,6 +6,7 @@ the values: texts by their bytes, numbers by texts of our making that hold every
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sqlite3
 import struct
@@ -135,3 +136,10 @@ def _pattern(pattern: str) -> re.Pattern[str]:
 
 def _like(text: str | None, pattern: str) -> int | None:
     return None if text is None else int(_pattern(pattern).fullmatch(text) is not None)
+
+
+def document_hash(document: str | None) -> int | None:
+    """So long that two documents of one root do not meet in it by chance. None of none."""
+    if document is None:
+        return None
+    return int.from_bytes(hashlib.blake2b(document.encode(), digest_size=8).digest(), signed=True)

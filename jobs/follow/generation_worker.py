@@ -109,6 +109,8 @@ class GenerationWorker:
         self._size = SliceSize(kafka, job.log.topic, jobs=self._bulk is None)
         self._batcher = BulkLoadBatcher()
         self._pending = pending
+        self._moved = False
+        """Whether something was applied since the last position was claimed."""
         pending.heed = lambda marker: self.bell.set() if self._wants([marker]) else None
         self._seen = seen
         self._token = token
@@ -117,8 +119,6 @@ class GenerationWorker:
         self._store_at = time.monotonic() + STORE_SECONDS
         self._at_head = 0.0
         self._claimed_at = -inf
-        self._moved = False
-        """Whether something was applied since the last position was claimed."""
         self._history = job.history
         self._unverified = False
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 
-from driftless.streams.spark_words import SqlWord, spark_words
+from driftless.streams.spark_words import SqlWord, is_called_outermost, outermost, spark_words
 
 OWN = "/* the stream's own SQL */"
 """Where the SQL begins that was written for the stream itself."""
@@ -42,7 +42,7 @@ def _composed(name: str, streams: Mapping[str, str], readers: tuple[str, ...]) -
             raise ValueError(f"streams that read each other in a circle: {circle}")
     if not read:
         return own
-    grouped = _groups_by_window(own)
+    grouped = is_called_outermost(own, _WINDOW)
     parts = [
         f"{each} AS (\n{_as_source(_composed(each, streams, readers), streams, each, grouped=grouped)}\n)"
         for each in read
@@ -61,7 +61,7 @@ def _as_source(sql: str, streams: Mapping[str, str], name: str, *, grouped: bool
     """
     if not has_windows(name, streams):
         return sql
-    place = next(_outermost(spark_words(sql), "select"), None)
+    place = next(outermost(spark_words(sql), "select"), None)
     if place is None:
         return sql
     begin = place.start + len(place.text)
@@ -73,37 +73,21 @@ def _as_source(sql: str, streams: Mapping[str, str], name: str, *, grouped: bool
 
 def has_windows(name: str, streams: Mapping[str, str]) -> bool:
     """Whether each row of a stream is of one window: of its own, or of the stream whose rows it picks."""
-    if _groups_by_window(streams[name]):
+    if is_called_outermost(streams[name], _WINDOW):
         return True
-    if any(True for _ in _outermost(spark_words(streams[name]), "group")):
+    if any(True for _ in outermost(spark_words(streams[name]), "group")):
         return False
     return any(has_windows(each, streams) for each in streams_read(streams[name], streams) if each != name)
-
-
-def _groups_by_window(sql: str) -> bool:
-    words = spark_words(sql)
-    followed = {word.start: after.text for word, after in pairwise(words)}
-    return any(followed.get(word.start) == "(" for word in _outermost(words, _WINDOW))
 
 
 def _shows(sql: str, column: str) -> bool:
     """Whether a column of the result seems to have that name."""
     words = spark_words(sql)
-    outermost = [word.start for word in _outermost(words, column)]
+    places = [word.start for word in outermost(words, column)]
     return any(
-        word.start in outermost and before.text.lower() in ("select", ",", "as") and after.text.lower() in (",", "from")
+        word.start in places and before.text.lower() in ("select", ",", "as") and after.text.lower() in (",", "from")
         for before, word, after in zip(words, words[1:], words[2:], strict=False)
     )
-
-
-def _outermost(words: list[SqlWord], text: str) -> Iterator[SqlWord]:
-    """Where a word stands outside all brackets."""
-    depth = 0
-    for word in words:
-        if not word.quoted:
-            depth += {"(": 1, ")": -1}.get(word.text, 0)
-            if depth == 0 and word.text.lower() == text:
-                yield word
 
 
 def _is(word: SqlWord, text: str) -> bool:

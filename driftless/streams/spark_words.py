@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
@@ -25,3 +27,20 @@ def spark_words(sql: str) -> list[SqlWord]:
     except TokenError:
         return []
     return [SqlWord(t.text, t.start, t.token_type in (TokenType.STRING, TokenType.IDENTIFIER)) for t in tokens]
+
+
+def outermost(words: Iterable[SqlWord], text: str) -> Iterator[SqlWord]:
+    """Where a word stands outside all brackets."""
+    depth = 0
+    for word in words:
+        if not word.quoted:
+            depth += {"(": 1, ")": -1}.get(word.text, 0)
+            if depth == 0 and word.text.lower() == text:
+                yield word
+
+
+def is_called_outermost(sql: str, function: str) -> bool:
+    """Whether it calls a function outside all brackets, as a query does that groups by it."""
+    words = spark_words(sql)
+    followed = {word.start: after.text for word, after in pairwise(words)}
+    return any(followed.get(word.start) == "(" for word in outermost(words, function))

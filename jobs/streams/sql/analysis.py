@@ -47,7 +47,7 @@ from driftless.facts.streams import (
 )
 from driftless.streams.event_types import spark_types
 from driftless.streams.patterns import Pattern
-from driftless.streams.spark_words import spark_words
+from driftless.streams.spark_words import is_called_outermost, spark_words
 from driftless.suggest import did_you_mean
 from driftless.table import Column, Table
 from jobs.decode.spark_sql import quote
@@ -188,7 +188,8 @@ def _closes(spark: SparkSession, sql: str, patterns: Mapping[str, Pattern]) -> s
     """By what its results become final. Raises ValueError, with a text for the operator, where that cannot be told."""
     words = _calls(sql)
     for column in (WINDOW, SESSION):
-        if column in words:
+        # What an inner SELECT gives of sessions, a condition outside of it would be asked of each event.
+        if column in words and (column == WINDOW or is_called_outermost(sql, column)):
             timed = timed_sql(sql, column)
             with suppress(PySparkException):
                 spark.sql(timed)

@@ -168,3 +168,25 @@ def test_what_cannot_be_followed_is_refused(pipeline: Pipeline, source: psycopg.
         "public.more_days is a partition of another table, and has partitions itself",
     ):
         assert said in done.out, done.out
+
+
+@pytest.mark.soak
+def test_one_that_is_taken_out_keeps_no_trigger(pipeline: Pipeline, source: psycopg.Connection) -> None:
+    """Nor does any of its partitions."""
+    source.execute("create table lone (id int primary key)")
+    before = pipeline.sync["source"]["tables"], pipeline.sync["views"], pipeline.sync["followers"]
+    cache = {"redis": {"url": "${CACHE_URL}", "key": f"{pipeline.name}-lone:{{id}}"}}
+    pipeline.sync["source"]["tables"] = {"public.lone": {}}
+    pipeline.sync["views"] = {"lone": {"root": "public.lone"}}
+    pipeline.sync["followers"] = {"lone-cache": {"view": "lone", **cache}}
+    assert "first_days" in _triggered(source)
+    pipeline.apply()
+    assert _triggered(source) == {"lone"}
+    pipeline.sync["source"]["tables"], pipeline.sync["views"], pipeline.sync["followers"] = before
+    pipeline.here.write()
+
+
+def _triggered(source: psycopg.Connection) -> set[str]:
+    """Every table with a trigger that somebody made."""
+    rows = source.execute("select tgrelid::regclass::text from pg_trigger where not tgisinternal")
+    return {row[0] for row in rows}

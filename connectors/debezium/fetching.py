@@ -19,7 +19,8 @@ SECONDS = 5.0
 _FETCH, _CHUNK, _TABLES = "snapshot.fetch.size", "incremental.snapshot.chunk.size", "table.include.list"
 
 
-# Tables of which Postgres keeps a value out of line, also by their partitioned table. No row of another is large.
+# Tables in which Postgres stores some value outside its row (TOAST), and the partitioned tables that they belong to.
+# Other tables have no large rows.
 _TOASTED = """
 select distinct n.nspname::text, w.relname::text
 from pg_class c join pg_class w on w.oid in (c.oid, pg_partition_root(c.oid))

@@ -16,7 +16,7 @@ from driftless.config.patterns import PatternConfig
 from driftless.config.streams import EventsConfig, SqlName, StreamConfig
 from driftless.config.views import ViewConfig
 from driftless.names import HEARTBEAT_PREFIX
-from driftless.streams.composed import composed_sql, streams_read
+from driftless.streams.composed import composed_sql
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,47}")
 _BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\],@]+):\d{1,5}")
@@ -343,14 +343,7 @@ class Config(Model):
 
     def sql_of(self, stream: str) -> str:
         """What a stream computes, over events alone: with the SQL of the streams that it reads."""
-        return composed_sql(stream, self._all_sql)
-
-    def reads_streams(self, stream: str) -> list[str]:
-        return streams_read(self.streams[stream].sql, self._all_sql)
-
-    @property
-    def _all_sql(self) -> dict[str, str]:
-        return {name: stream.sql for name, stream in self.streams.items()}
+        return composed_sql(stream, {name: each.sql for name, each in self.streams.items()})
 
     def with_events(self, events: Mapping[str, EventsConfig]) -> Config:
         """The same, with these events in place of its own."""

@@ -15,14 +15,6 @@ _WINDOW = "window"
 _HIDDEN = "_its_window"
 
 
-def streams_read(sql: str, streams: Mapping[str, str]) -> list[str]:
-    """Those streams that stand in it after FROM or JOIN, unless it gives another meaning to the name itself."""
-    words = spark_words(sql)
-    named = {after.text.lower() for before, after in pairwise(words) if _is(before, "from") or _is(before, "join")}
-    own = {word.text.lower() for word, *after in zip(words, words[1:], words[2:], strict=False) if _defines(*after)}
-    return [name for name in streams if name in named - own]
-
-
 def composed_sql(name: str, streams: Mapping[str, str]) -> str:
     """What a stream computes, over events alone: as it is written where it reads no stream.
 
@@ -35,7 +27,7 @@ def composed_sql(name: str, streams: Mapping[str, str]) -> str:
 def _composed(name: str, streams: Mapping[str, str], readers: tuple[str, ...]) -> str:
     readers = (*readers, name)
     own = streams[name]
-    read = streams_read(own, streams)
+    read = _streams_read(own, streams)
     for each in read:
         if each in readers:
             circle = " -> ".join(f"`{one}`" for one in (*readers[readers.index(each) :], each))
@@ -55,11 +47,19 @@ def _composed(name: str, streams: Mapping[str, str], readers: tuple[str, ...]) -
     return f"WITH {', '.join(parts)} {OWN}\n{own}"
 
 
+def _streams_read(sql: str, streams: Mapping[str, str]) -> list[str]:
+    """Those streams that stand in it after FROM or JOIN, unless it gives another meaning to the name itself."""
+    words = spark_words(sql)
+    named = {after.text.lower() for before, after in pairwise(words) if _is(before, "from") or _is(before, "join")}
+    own = {word.text.lower() for word, *after in zip(words, words[1:], words[2:], strict=False) if _defines(*after)}
+    return [name for name in streams if name in named - own]
+
+
 def _as_source(sql: str, streams: Mapping[str, str], name: str, *, grouped: bool) -> str:
     """The rows of a stream as others read them: with TIME where they are of windows, and with their windows where who
     reads them does not group by windows of its own.
     """
-    if not has_windows(name, streams):
+    if not _has_windows(name, streams):
         return sql
     place = next(outermost(spark_words(sql), "select"), None)
     if place is None:
@@ -71,13 +71,13 @@ def _as_source(sql: str, streams: Mapping[str, str], name: str, *, grouped: bool
     return f"SELECT {', '.join([*shown, f'* EXCEPT ({_HIDDEN})'])} FROM (\n{inner}\n)"
 
 
-def has_windows(name: str, streams: Mapping[str, str]) -> bool:
+def _has_windows(name: str, streams: Mapping[str, str]) -> bool:
     """Whether each row of a stream is of one window: of its own, or of the stream whose rows it picks."""
     if is_called_outermost(streams[name], _WINDOW):
         return True
     if any(True for _ in outermost(spark_words(streams[name]), "group")):
         return False
-    return any(has_windows(each, streams) for each in streams_read(streams[name], streams) if each != name)
+    return any(_has_windows(each, streams) for each in _streams_read(streams[name], streams) if each != name)
 
 
 def _shows(sql: str, column: str) -> bool:

@@ -29,13 +29,13 @@ def spark_words(sql: str) -> list[SqlWord]:
     return [SqlWord(t.text, t.start, t.token_type in (TokenType.STRING, TokenType.IDENTIFIER)) for t in tokens]
 
 
-def outermost(words: Iterable[SqlWord], text: str) -> Iterator[SqlWord]:
-    """Where a word stands outside all brackets."""
+def outermost(words: Iterable[SqlWord], *texts: str) -> Iterator[SqlWord]:
+    """Each of these words that stands outside all brackets. `texts`: in lower case."""
     depth = 0
     for word in words:
         if not word.quoted:
             depth += {"(": 1, ")": -1}.get(word.text, 0)
-            if depth == 0 and word.text.lower() == text:
+            if depth == 0 and word.text.lower() in texts:
                 yield word
 
 

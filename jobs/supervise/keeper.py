@@ -18,7 +18,7 @@ from jobs.threads.background import Background, unforeseen
 _log = logging.getLogger(__name__)
 RENEW_SECONDS = 3.0
 """How often a lease is renewed where there is nothing new to tell: often enough to try again before it runs out. Each
-renewal is a transaction, and they are half of what an idle process costs.
+renewal is a transaction, and much of what an idle process costs.
 """
 TELL_SECONDS = 0.1
 """How often a position that moves is told: who waits for one waits so much longer."""

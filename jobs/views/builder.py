@@ -101,9 +101,8 @@ class Builder:
         self._claimed = 0
         self._told = -1
         """How many documents had been published when a position was told last."""
-        self._own_ends: Mapping[str, Offsets] = {}
-        self._ends_of = -1
-        """Where its log ended when so many documents had been published."""
+        self._own_ends: Mapping[str, Offsets] | None = None
+        """Where its log ends, as asked for since the last publication; None where it has not been."""
         self._claims = False
         """Whether there is a cut since the last position was claimed."""
         self._pause = PAUSE_SECONDS
@@ -161,7 +160,7 @@ class Builder:
         store = self._open(publisher)
         reader = Reader(self._logs, self._shared.spark, self._shared.small_slices, self.group)
         try:
-            self._cut, self._whole, self._clean, self._ends_of = None, False, False, -1
+            self._cut, self._whole, self._clean, self._own_ends = None, False, False, None
             self._cut_at = time.monotonic()
             floor = {(t.log.topic, p): offset for t in self._logs for p, offset in t.log.floor.items()}
             known = store.positions()
@@ -300,6 +299,7 @@ class Builder:
         if part.writes:
             frontier = self.progress.frontier
             fitting = self.oversized.hold(part.writes)
+            self._own_ends = None
             publisher.publish(fitting, frontier.marker.time if frontier else 0.0)
             self.oversized.published(fitting)
             self.progress.published += len(fitting)
@@ -336,9 +336,8 @@ class Builder:
         tell = self._claimed < self._shared.frontiers.awaited <= marker.lsn or self._told != progress.published
         self._claimed = marker.lsn
         self._claims = False
-        if self._ends_of != progress.published:  # what others have written since is of other shards
+        if self._own_ends is None:  # what others write later is of other shards
             self._own_ends = self._kafka.written_ends({log.topic: log.partitions})
-            self._ends_of = progress.published
         progress.frontier = Frontier(marker, self._own_ends)
         tell, progress.state = tell or progress.state != "live", "live"
         if tell:

@@ -128,10 +128,10 @@ def analyse(
         return [*mistakes, Mistake("sql", _told(exc, sql, config))]
     patterns = {each: pattern for each, pattern in patterns.items() if _is_read(session, sql, each)}
     joined = joins(sql, config.events)
-    if config.reads_streams(name):
-        own = (join.word.start for join in joined if join.word.start >= own_begin(sql))
+    if own := own_begin(sql):
         what = "a JOIN with results of a stream: this version cannot do that"
-        mistakes += [Mistake("sql", f"{place(sql, start)}: {what}") for start in own]
+        starts = [join.word.start for join in joined if join.word.start >= own]
+        mistakes += [Mistake("sql", f"{place(sql, start)}: {what}") for start in starts]
     looked_up = tuple(lookup for lookup, _ in lookups)
     refusals = lookup_faults(stream, looked_up, is_joined=bool(joined), is_pattern=bool(patterns))
     mistakes += [Mistake(*fault) for fault in refusals]

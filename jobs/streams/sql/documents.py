@@ -17,6 +17,7 @@ from driftless.errors import SourceError
 from jobs.streams.sql.timed import FROM, TO
 
 _FIRST_YEAR = 1000
+"""Arrow writes the year of an earlier moment with fewer than four digits."""
 _TEXT = pa.large_string()
 """All documents of a batch may be more than 2 GB."""
 
@@ -47,8 +48,8 @@ def results(stream: str, rows: pa.Table, key: Sequence[str]) -> Iterator[Result]
     else:
         keys = _joined("[", ",", [("", texts[name]) for name in key], "]")
     order = pc.sort_indices(keys)
-    keys = keys.take(order)
-    if any(before == after for before, after in pairwise(_strings(keys))):
+    names = _strings(keys.take(order))
+    if any(before == after for before, after in pairwise(names)):
         raise SourceError(
             f"the stream {stream} has two results of one key: {_named(key)} do not tell them apart",
             hint="its `key` must hold every column that its SQL groups by",
@@ -58,7 +59,7 @@ def results(stream: str, rows: pa.Table, key: Sequence[str]) -> Iterator[Result]
     moments = (
         rows[c].combine_chunks().take(order).to_pylist() if c in rows.column_names else repeat(None) for c in (FROM, TO)
     )
-    yield from map(Result, _strings(keys), _strings(documents), *moments)
+    yield from map(Result, names, _strings(documents), *moments)
 
 
 def _joined(begin: str, between: str, parts: Sequence[tuple[str, Any]], end: str) -> Any:
@@ -87,7 +88,7 @@ def _texts(column: Any) -> Any:
 
 
 def _moments(values: Any) -> Any:
-    """Moments as `_write` has them; None where they are none, or one is so old that Arrow's year has fewer digits."""
+    """Moments as `_write` has them; None where they are none, or one is before `_FIRST_YEAR`."""
     if not pa.types.is_timestamp(values.type) or (len(values) and pc.min(values).as_py().year < _FIRST_YEAR):
         return None
     texts = pc.strftime(values.cast(pa.timestamp("us", "UTC")), '"%Y-%m-%dT%H:%M:%S+00:00"')

@@ -8,7 +8,7 @@ from driftless.streams.composed import OWN
 
 
 def own_begin(sql: str) -> int:
-    """Where that begins, after the SQL of streams that it reads."""
+    """Where a stream's own SQL begins: after that of the streams it reads; 0 where it reads none."""
     _, own, written = sql.rpartition(f"{OWN}\n")
     return len(sql) - len(written) if own else 0
 

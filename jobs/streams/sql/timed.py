@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from driftless.facts.streams import CHANGES, JOIN, LOOKUP, MATCH, SESSION, WINDOW, JoinTimes, StreamBuild
-from driftless.streams.spark_words import spark_words
+from driftless.streams.spark_words import outermost, spark_words
 from jobs.decode.spark_sql import quote
 from jobs.streams.patterns.rows import AT, BEGAN
 
@@ -27,16 +27,12 @@ def timed_sql(sql: str, closes: str, join: JoinTimes | None = None, reach: int =
     """
     if not closes:
         return sql
-    depth, places, conditions = 0, [], []
-    for word in spark_words(sql):
-        if word.text in "()" and not word.quoted:
-            depth += 1 if word.text == "(" else -1
-        elif depth == 0 and word.text.lower() == "select" and not word.quoted:
-            places.append(word.start + len(word.text))
-        elif depth == 0 and word.text.lower() == "having" and not word.quoted:
-            conditions.append(word.start + len(word.text))
-        elif depth == 0 and word.text.lower() in ("union", "except", "intersect", "minus") and not word.quoted:
-            raise ValueError(f"several queries with {word.text.upper()} at the outside: make a stream of each")
+    words = spark_words(sql)
+    for word in outermost(words, "union", "except", "intersect", "minus"):
+        raise ValueError(f"several queries with {word.text.upper()} at the outside: make a stream of each")
+    places, conditions = (
+        [word.start + len(word.text) for word in outermost(words, text)] for text in ("select", "having")
+    )
     if len(places) != 1:
         raise ValueError("it must be one query, which begins with SELECT, or WITH and SELECT")
     first, end = _times(closes, join, reach, event)

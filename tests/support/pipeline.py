@@ -102,6 +102,17 @@ class Pipeline:
 
     # -- the command --------------------------------------------------------------------------------------------
 
+    @property
+    def variables_of_init(self) -> dict[str, str]:
+        """What a sync.yaml that `init` writes takes from the environment."""
+        return {
+            f"{self.name.upper()}_DSN": self.dsn,
+            "KAFKA": self.endpoints.kafka,
+            "CONNECT_URL": self.endpoints.connect,
+            "SEARCH_URL": self.endpoints.opensearch,
+            "CACHE_URL": self.endpoints.redis,
+        }
+
     def apply(self) -> Result:
         """`driftless apply`, which must succeed."""
         self.here.write()

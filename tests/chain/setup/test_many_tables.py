@@ -52,14 +52,8 @@ def pipeline(
     pipeline = Pipeline(tmp_path / "pipeline", endpoints, database, [])
     for statement in musicbrainz.statements():
         connection.execute(statement.encode())
-    for name, value in {
-        "KAFKA": endpoints.kafka,
-        "CONNECT_URL": endpoints.connect,
-        "SEARCH_URL": endpoints.opensearch,
-        "CACHE_URL": endpoints.redis,
-    }.items():
+    for name, value in pipeline.variables_of_init.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv(f"{pipeline.name.upper()}_DSN", database)
     monkeypatch.chdir(tmp_path)
     yield pipeline
     pipeline.remove()

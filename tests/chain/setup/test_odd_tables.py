@@ -23,13 +23,7 @@ SEED = int(os.environ.get("DRIFTLESS_TEST_SEED") or random.randrange(10**6))
 def pipeline(endpoints: Endpoints, database: str, connection: psycopg.Connection, tmp_path: Path) -> Iterator[Pipeline]:
     print(f"seed {SEED}")
     pipeline = Pipeline(tmp_path / "pipeline", endpoints, database, [])
-    pipeline.here.environment = {
-        f"{pipeline.name.upper()}_DSN": database,
-        "KAFKA": endpoints.kafka,
-        "CONNECT_URL": endpoints.connect,
-        "SEARCH_URL": endpoints.opensearch,
-        "CACHE_URL": endpoints.redis,
-    }
+    pipeline.here.environment = pipeline.variables_of_init
     for statement in odd_tables.statements(TABLES, SEED):
         connection.execute(statement.encode())
     yield pipeline

@@ -38,14 +38,7 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection) -> Pipelin
             key = ":".join((pipeline.name, view.name, *(f"{{{column}}}" for column in view.key)))
             pipeline.sync["followers"][f"{view.name}-cache"] = {"view": view.name}
             pipeline.stores[f"{view.name}-cache"] = Redis(pipeline.endpoints.redis, key, view.key)
-    endpoints = pipeline.endpoints
-    pipeline.here.environment = {
-        f"{pipeline.name.upper()}_DSN": pipeline.dsn,
-        "KAFKA": endpoints.kafka,
-        "CONNECT_URL": endpoints.connect,
-        "SEARCH_URL": endpoints.opensearch,
-        "CACHE_URL": endpoints.redis,
-    }
+    pipeline.here.environment = pipeline.variables_of_init
     made = pipeline.here("init", "--dsn", pipeline.dsn, "--name", pipeline.name, "--force")
     assert made.code == 0, made.err
     for step in ("check", "apply"):

@@ -27,13 +27,7 @@ def shape(endpoints: Endpoints, database: str, connection: psycopg.Connection, t
         for statement in statements:
             connection.execute(statement.encode())
         pipeline = Pipeline(tmp_path / "pipeline", endpoints, database, [])
-        pipeline.here.environment = {
-            f"{pipeline.name.upper()}_DSN": database,
-            "KAFKA": endpoints.kafka,
-            "CONNECT_URL": endpoints.connect,
-            "SEARCH_URL": endpoints.opensearch,
-            "CACHE_URL": endpoints.redis,
-        }
+        pipeline.here.environment = pipeline.variables_of_init
         made.append(pipeline)
         return pipeline
 

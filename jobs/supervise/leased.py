@@ -32,7 +32,7 @@ from jobs.supervise.report import Signal
 from jobs.threads.background import Background
 
 _log = logging.getLogger(__name__)
-LOOK_SECONDS = 3.0
+LOOK_SECONDS = 5.0
 """How often a turn is taken where nothing has happened: a generation may have been kept for as long as it is to be."""
 TURN_SECONDS = 0.05
 """The least time between two turns."""

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 DOCUMENTS = 5_000
 """Documents of one publication: bounds how long what is new waits for what is under way."""
-IDLE_SECONDS, WAIT_SECONDS, HELD_SECONDS = 0.25, 0.05, 0.01
+IDLE_SECONDS, WAIT_SECONDS, HELD_SECONDS = 0.5, 0.05, 0.01
 """How long to wait for a cut: where there is nothing else to do; where a position waits for its marker, or a slice for
 its cut; and where documents wait for followers.
 """

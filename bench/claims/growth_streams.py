@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import threading
 import time
+import zipfile
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -91,9 +93,23 @@ def _measured(spark: SparkSession, kafka: Kafka, keys: int, report: Report) -> _
             until("Spark to report a batch", lambda: running.query.recentProgress)
             (state,) = running.query.recentProgress[-1].stateOperators
             groups, memory = state.numRowsTotal, state.memoryUsedBytes
-            files = sum(path.stat().st_size for path in (running.folder / "state").rglob("*") if path.is_file())
+            files = sum(map(_needed, (running.folder / "state").glob("*/*")))
     report(f"{groups:,} groups of {count:,} events: {spent:.1f} CPU s, {memory:,} bytes of memory, {files:,} in files")
     return _Size(groups, spent / count, memory / groups, files / groups)
+
+
+def _needed(store: Path) -> int:
+    """Bytes of the files from which Spark restores the newest version of a store: its newest snapshot, and the changes
+    since. Those of older versions, of which it keeps ten, are of no one state.
+    """
+    snapshots = {int(path.stem): path for path in store.glob("*.zip")}
+    newest = max(snapshots, default=0)
+    size = sum(path.stat().st_size for path in store.glob("*.changelog") if int(path.stem) > newest)
+    if not snapshots:
+        return size
+    with zipfile.ZipFile(snapshots[newest]) as snapshot:
+        held = json.loads(snapshot.read("metadata").partition(b"\n")[2])
+    return size + snapshots[newest].stat().st_size + sum(int(file["sizeBytes"]) for file in held["sstFiles"])
 
 
 def _proven(spark: SparkSession, kafka: Kafka, count: int, report: Report) -> tuple[float, float]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from cli import complete
 from cli.base import Json, app, out, say
@@ -17,6 +19,16 @@ def up(
     name: Annotated[
         str, typer.Option("--name", help="One of several stacks side by side.", autocompletion=complete.stacks)
     ] = "default",
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure",
+            help="With TLS by a CA of its own, logins on every hop, and few rights. OpenSearch is 2.",
+        ),
+    ] = False,
+    pipeline: Annotated[
+        str, typer.Option("--pipeline", help="With --secure: the name of the pipeline that is let in.")
+    ] = "shop",
     as_json: Json = False,
 ) -> None:
     """Start Postgres, Kafka, Connect with Debezium, OpenSearch and Redis on this machine, on loopback.
@@ -26,16 +38,36 @@ def up(
     Example: `driftless up`
 
     A second one beside it, for a program to read: `driftless up --name try --json`
+
+    As servers are elsewhere: `driftless up --name secure --secure --pipeline shop`
     """
     from stack import Stack
 
-    endpoints = Stack(name).up(say)
-    if as_json:
+    stack = Stack(name, secure=secure)
+    endpoints = stack.up(say)
+    if secure:
+        _tell_secured(stack.allow(pipeline), pipeline, as_json=as_json)
+    elif as_json:
         print(json.dumps(vars(endpoints)))
+    else:
+        for server, address in vars(endpoints).items():
+            out.print(f"{server:<11} {address}", soft_wrap=True)
+    if as_json:
         return
-    for server, address in vars(endpoints).items():
-        out.print(f"{server:<11} {address}", soft_wrap=True)
     out.print(f"\nstop it with: driftless down{'' if name == 'default' else f' --name {name}'}")
+
+
+def _tell_secured(sections: Mapping[str, Any], pipeline: str, *, as_json: bool) -> None:
+    """Say what a sync.yaml needs. It holds no secret: it names the files."""
+    from driftless.config.yaml import written
+
+    if as_json:
+        print(json.dumps(sections))
+        return
+    stores = {name: sections[name] for name in ("opensearch", "redis") if name in sections}
+    parts = {"name": pipeline, **{name: part for name, part in sections.items() if name not in stores}}
+    for where, part in (("sync.yaml", parts), ("each follower, with its `index` or `key`", stores)):
+        out.print(Text(f"# in {where}:\n{written(part)}", end=""), soft_wrap=True)
 
 
 @app.command()

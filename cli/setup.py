@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from cli.base import NO, SYNC, YES, File, Json, app, err, out, reach
 from cli.output.notes import notes
-from cli.output.planned import numbered, samples_told, steps_told
+from cli.output.planned import numbered, samples_told, steps_told, worker_told
 from driftless.config.models import Config
 from driftless.control.status import settled
 from driftless.errors import ConfigError, SinkUnavailable, SourceUnavailable, SyncError
@@ -283,6 +284,9 @@ def plan(
             out.print(f"{note}", soft_wrap=True)
         for line in samples_told(found, whole=whole or values):
             out.print(line, soft_wrap=True)
+        if config.kafka.security is not None and any(action.what.startswith("connector ") for action in actions):
+            for line in worker_told(config.kafka.security):
+                out.print(Text(line), soft_wrap=True)
         if alone := len(config.views) - len(config.views.keys() & followed) if not whole else 0:
             out.print(f"\n{numbered(alone, 'view')} without a follower: --all shows a document of each", soft_wrap=True)
     raise typer.Exit(NO if actions else YES)

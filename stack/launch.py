@@ -91,6 +91,7 @@ class _Attempt:
                 self._start(server)
             else:
                 self._wait_until_ready(server, pid, 0)
+            server.open()
         except _Cancelled:
             return
         self._answered[server.name].set()

@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from driftless.errors import StackError
+from stack.access import sections
 from stack.launch import launch, one_at_a_time, stop
 from stack.machine import artifacts
 from stack.machine.home import (
@@ -25,6 +27,7 @@ from stack.machine.home import (
     stack_home,
     write_private,
 )
+from stack.machine.keys import Keys
 from stack.machine.ports import DEFAULT_PORTS, choose_ports, require_free
 from stack.machine.record import Record
 from stack.servers.connect import SECRETS, Connect
@@ -63,8 +66,14 @@ class Stack:
     """
 
     def __init__(
-        self, name: str = "default", *, home: Path | None = None, servers: Sequence[str] | None = None
+        self,
+        name: str = "default",
+        *,
+        home: Path | None = None,
+        servers: Sequence[str] | None = None,
+        secure: bool = False,
     ) -> None:
+        """`secure`: TLS and logins on every hop. What a stack was made with it keeps."""
         if not _NAME.fullmatch(name):
             raise StackError(
                 f"{name!r}: not a name for a stack",
@@ -78,6 +87,7 @@ class Stack:
         self.home = (home or stack_home()).absolute()
         self.folder = self.home / "stacks" / name
         self._chosen = tuple(servers) if servers is not None else None
+        self._secure = secure
 
     def up(self, report: Report = _silent) -> Endpoints:
         """Start what does not run, and return when every server has answered.
@@ -100,6 +110,20 @@ class Stack:
         """Stop the servers that `up` started, Connect before Kafka; returns the names of those that ran."""
         with self._locked(report):
             return self._down(report)
+
+    def allow(self, pipeline: str) -> dict[str, Any]:
+        """Let a pipeline of this name use a secured stack that is up; returns what its sync.yaml says of it.
+
+        What is secret stands in files, which it names.
+        """
+        with self._locked(_silent):
+            record = Record.load(self._state)
+            if record is None or not record.secure:
+                raise StackError(f"the stack {self.name} has no TLS and no logins", hint="make one with `up --secure`")
+            site = self._site(record)
+            if "kafka" in record.servers:
+                Kafka(site).allow(pipeline)
+            return sections(site, record.servers)
 
     def destroy(self, report: Report = _silent) -> None:
         """Stop the servers and remove the stack's data, logs and password."""
@@ -159,6 +183,12 @@ class Stack:
         write_private(path, text, owner=server_user())
         return path
 
+    @property
+    def keys(self) -> Keys | None:
+        """Its certificates and passwords; None where it has none."""
+        record = Record.load(self._state)
+        return None if record is None else self._site(record).keys
+
     def pipelines(self) -> list[str]:
         """The names of those whose password was put here: of every one that was applied with this stack."""
         folder = self.folder / SECRETS
@@ -189,8 +219,13 @@ class Stack:
                 own = self.name != "default"
                 ports = choose_ports(f"{self.home}:{self.name}", taken) if own else dict(DEFAULT_PORTS)
                 make_folder(self.folder)
-                record = Record(self._state, ports, tuple(servers or SERVERS))
+                record = Record(self._state, ports, tuple(servers or SERVERS), secure=self._secure)
                 record.save()
+        elif self._secure and not record.secure:
+            raise StackError(
+                f"the stack {self.name} was made without TLS and logins",
+                hint=f"make another one with --name, or delete it with `driftless down --name {self.name} --purge`",
+            )
         elif servers is not None and set(servers) != set(record.servers):
             record.servers = tuple(servers)
             record.save()
@@ -204,8 +239,12 @@ class Stack:
         return record
 
     def _build(self, record: Record, names: Sequence[str]) -> list[Server]:
-        site = Site(self.name, self.folder, record.ports, server_user())
+        site = self._site(record)
         return [KINDS[name](site) for name in SERVERS if name in names]
+
+    def _site(self, record: Record) -> Site:
+        keys = Keys(self.folder / "keys", server_user()) if record.secure else None
+        return Site(self.name, self.folder, record.ports, server_user(), keys)
 
     def _make_ready_to_start(self, record: Record, servers: Sequence[Server], report: Report) -> None:
         """Find out whatever stands in the way before anything starts, and fetch what is missing."""
@@ -221,6 +260,8 @@ class Stack:
                 require_free(server.name, record.ports[port])
         make_folder(self.folder / "logs")
         make_folder(self.folder / "tmp")
+        if (keys := servers[0].site.keys) is not None:
+            keys.make()
         artifacts.fetch(sorted({conf for server in servers for conf in server.confs()}), report)
 
     def _down(self, report: Report) -> list[str]:
@@ -239,7 +280,7 @@ class Stack:
         return [server.name for server in alive]
 
     def _endpoints(self, record: Record) -> Endpoints:
-        site = Site(self.name, self.folder, record.ports, server_user())
+        site = self._site(record)
         has = record.servers
         return Endpoints(
             postgres=Postgres(site).dsn() if "postgres" in has else "",

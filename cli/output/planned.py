@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from driftless.config.kafka_security import KafkaSecurity, worker_settings
+
 SHORT = 20
 """Steps, of all or of one kind, that are listed each."""
 NAMED = 3
@@ -70,6 +72,13 @@ def _grouped(actions: Sequence[Any], by: Callable[[Any], Hashable]) -> list[list
     for action in actions:
         groups.setdefault(by(action), []).append(action)
     return list(groups.values())
+
+
+def worker_told(security: KafkaSecurity) -> Iterator[str]:
+    """What the Connect worker needs to be told, which is not ours to set."""
+    yield "\nThe Connect worker's settings, so that it reaches the brokers, with a user of its own (docs/security.md):"
+    for name, value in worker_settings(security).items():
+        yield f"  {name}={value}"
 
 
 def samples_told(samples: Mapping[str, Any], *, whole: bool) -> Iterator[str]:

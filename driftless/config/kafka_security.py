@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -20,6 +20,12 @@ _BEGINS = "-----BEGIN "
 _OLD_KEY = re.compile(r"-----BEGIN (RSA|EC|DSA) PRIVATE KEY-----")
 _MODULES = {"PLAIN": "plain.PlainLoginModule"}
 _SCRAM_MODULE = "scram.ScramLoginModule"
+_OF_WORKER = ("", "producer.", "consumer.", "admin.")
+_TEXTS = {
+    frozenset({"ssl.truststore.certificates"}): {"ssl.truststore.location": "/PATH/ca.pem"},
+    frozenset({"ssl.keystore.certificate.chain", "ssl.keystore.key"}): {"ssl.keystore.location": "/PATH/worker.pem"},
+}
+"""Settings that hold what is in files -> the one that names the file."""
 _JAAS_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
 
 
@@ -197,6 +203,23 @@ def java(security: KafkaSecurity | None) -> dict[str, str]:
                 settings["ssl.key.password"] = security.key_password
         settings["ssl.endpoint.identification.algorithm"] = "https" if security.check_server_name else ""
     return settings
+
+
+def in_worker(settings: Mapping[str, str]) -> dict[str, str]:
+    """The Java client's settings as a Connect worker takes them: for its own clients, and for those of connectors."""
+    return {f"{client}{name}": value for client in _OF_WORKER for name, value in settings.items()}
+
+
+def worker_settings(security: KafkaSecurity) -> dict[str, str]:
+    """What the settings of a Connect worker say, so that it reaches the same brokers, with a user of its own: without
+    anything secret, and with files in place of texts.
+    """
+    given = {name: name.upper() for name in ("username", "password", "key_password") if getattr(security, name)}
+    settings = java(security.model_copy(update=given))
+    for texts, location in _TEXTS.items():
+        if settings.keys() >= texts:
+            settings = {name: value for name, value in settings.items() if name not in texts} | location
+    return in_worker(settings)
 
 
 def _in_jaas(text: str) -> str:

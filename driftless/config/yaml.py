@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -194,3 +197,11 @@ def _read(path: Path) -> str:
         what = "UTF-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "not UTF-8"
         raise ConfigError(f"{path}:{line}: column {column}: the file is {what}", hint="save it as UTF-8") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def written(part: Mapping[str, Any]) -> str:
+    """A part of such a file, as text."""
+    yaml, text = YAML(), StringIO()
+    yaml.width = 10_000
+    yaml.dump(dict(part), text)
+    return text.getvalue()

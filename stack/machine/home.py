@@ -74,13 +74,18 @@ def make_folder(path: Path, *, owner: User | None = None, mode: int = 0o755) -> 
 
 
 def write_private(path: Path, text: str, *, owner: User | None = None) -> None:
-    """Replace the file in one step, readable by its owner alone from its first byte."""
+    """Replace the file of text in one step, readable by its owner alone from its first byte."""
+    replace_private(path, text.encode(), owner=owner)
+
+
+def replace_private(path: Path, content: bytes, *, owner: User | None = None) -> None:
+    """The same of bytes."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
+    with os.fdopen(handle, "wb") as file:
         if owner is not None:
             os.fchown(file.fileno(), owner.uid, owner.gid)
-        file.write(text)
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)

@@ -22,6 +22,7 @@ class Record:
     servers: tuple[str, ...] = ()
     pids: dict[str, Pid] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    secure: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @classmethod
@@ -34,7 +35,8 @@ class Record:
         try:
             content = orjson.loads(text)
             pids = {name: Pid(entry["pid"], entry["born"]) for name, entry in content["pids"].items()}
-            return cls(path, content["ports"], tuple(content["servers"]), pids, content["versions"])
+            what = content["ports"], tuple(content["servers"]), pids, content["versions"]
+            return cls(path, *what, bool(content.get("secure", False)))
         except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as exc:
             raise StackError(
                 f"{path}: not a stack's state file: {exc}",
@@ -60,6 +62,7 @@ class Record:
             "servers": self.servers,
             "pids": {name: {"pid": pid.number, "born": pid.born} for name, pid in self.pids.items()},
             "versions": self.versions,
+            "secure": self.secure,
         }
         temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         temporary.write_bytes(orjson.dumps(content, option=orjson.OPT_INDENT_2))

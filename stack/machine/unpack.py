@@ -56,6 +56,15 @@ def opensearch_tree(java_version: int, report: Report) -> Path:
     return _tree("opensearch", opensearch_confs(java_version), _unpack_opensearch2, report)
 
 
+def secured_opensearch_tree(report: Report) -> Path:
+    """OpenSearch 2 with its modules, and the plugin for TLS, users and roles."""
+    return _tree("opensearch", secured_opensearch_confs(), _unpack_secured_opensearch, report)
+
+
+def secured_opensearch_confs() -> list[str]:
+    return [*opensearch_confs(17), "opensearch2-security"]
+
+
 def opensearch_confs(java_version: int) -> list[str]:
     if java_version >= 21:
         return ["opensearch3"]
@@ -135,6 +144,21 @@ def _unpack_opensearch2(files: Files, target: Path) -> None:
         (folder / "plugin-descriptor.properties").write_text(lines, encoding="utf-8")
         if module in _OPENSEARCH2_POLICIES:
             (folder / "plugin-security.policy").write_text(_OPENSEARCH2_POLICIES[module], encoding="utf-8")
+    _open_to_all(target)
+
+
+def _unpack_secured_opensearch(files: Files, target: Path) -> None:
+    """The plugin is of another patch of the same line, which the server takes from its descriptor alone."""
+    _unpack_opensearch2(files, target)
+    folder = make_folder(target / "plugins" / "opensearch-security")
+    (archive,) = files["opensearch2-security"]
+    with zipfile.ZipFile(archive) as file:
+        file.extractall(folder)  # noqa: S202 - zipfile itself keeps names inside the target
+    descriptor = folder / "plugin-descriptor.properties"
+    lines = descriptor.read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if not line.startswith("opensearch.version=")]
+    release = artifacts.version("opensearch2")
+    descriptor.write_text("\n".join([*kept, f"opensearch.version={release}", ""]), encoding="utf-8")
     _open_to_all(target)
 
 

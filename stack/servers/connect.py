@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from driftless.config.kafka_security import in_worker, java
 from driftless.kafka.topic_settings import MAX_MESSAGE_BYTES
 from stack.machine import artifacts
 from stack.machine.home import Report
-from stack.servers.server import JavaServer, http_answers, log4j2, properties
+from stack.machine.keys import Keys
+from stack.servers.http import answers
+from stack.servers.kafka import WORKER, Kafka, login_of
+from stack.servers.server import JavaServer, log4j2, properties
 
 LEVELS = {
     "org.apache.kafka": "warn",
@@ -25,6 +29,10 @@ LEVELS = {
 SECRETS = "secrets"
 HEAP = "768m"
 MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
+_LOGIN = "org.apache.kafka.connect.rest.basic.auth.extension"
+USER = "driftless"
+"""Who may use the interface of a secured worker."""
+_ROLE = f"connect-{USER}"
 
 
 def worker_settings(*, bootstrap: str, plugins: Path, secrets: Path) -> dict[str, object]:
@@ -67,6 +75,10 @@ def worker_settings(*, bootstrap: str, plugins: Path, secrets: Path) -> dict[str
     }
 
 
+def password_file(keys: Keys) -> Path:
+    return keys.password_file(_ROLE)
+
+
 class Connect(JavaServer):
     """The worker. A connector's record and its offset land in one transaction, so a killed worker repeats none."""
 
@@ -75,10 +87,10 @@ class Connect(JavaServer):
     needs = ("kafka",)
 
     def confs(self) -> list[str]:
-        return ["debezium", "kafka"]
+        return ["debezium", "kafka", *(["connect-login"] if self.site.keys is not None else [])]
 
     def url(self) -> str:
-        return f"http://{self.site.address('connect')}"
+        return f"{'http' if self.site.keys is None else 'https'}://{self.site.address('connect')}"
 
     def settings(self) -> dict[str, object]:
         return {
@@ -87,21 +99,44 @@ class Connect(JavaServer):
                 plugins=artifacts.conf_folder("debezium"),
                 secrets=self.site.make(SECRETS),
             ),
-            "group.id": f"connect-{self.site.stack}",
+            "group.id": Kafka(self.site).group,
             "listeners": self.url(),
             "rest.advertised.host.name": "127.0.0.1",
             "rest.advertised.port": self.site.ports["connect"],
+            **({} if self.site.keys is None else self._secured(self.site.keys)),
+        }
+
+    def _secured(self, keys: Keys) -> dict[str, object]:
+        """Its interface by TLS with a login, and the login of its own clients to the brokers."""
+        return {
+            "rest.extension.classes": f"{_LOGIN}.BasicAuthSecurityRestExtension",
+            "rest.advertised.listener": "https",
+            "listeners.https.ssl.keystore.type": "PKCS12",
+            "listeners.https.ssl.keystore.location": keys.store,
+            "listeners.https.ssl.keystore.password": keys.password("store"),
+            "listeners.https.ssl.key.password": keys.password("store"),
+            **in_worker(java(login_of(keys, WORKER))),
         }
 
     def prepare(self, report: Report) -> None:  # noqa: ARG002 - nothing takes long here
         folder = self.site.make("conf", "connect")
         self.write(folder, "log4j2.properties", log4j2(LEVELS))
         self.write(folder, "worker.properties", properties(self.settings()))
+        if self.site.keys is not None:
+            users = self.write(folder, "users.properties", properties({USER: self.site.keys.password(_ROLE)}))
+            entry = f'KafkaConnect {{ {_LOGIN}.PropertyFileLoginModule required file="{users}"; }};\n'
+            self.write(folder, "login.conf", entry)
 
     def command(self) -> Sequence[str | Path]:
         folder = self.site.folder / "conf" / "connect"
         main = self.jvm(HEAP, MAIN, logging=folder / "log4j2.properties")
+        if self.site.keys is not None:
+            at = main.index("-cp")
+            main[at + 1] = f"{main[at + 1]}:{artifacts.conf_folder('connect-login') / 'connect-login'}/*"
+            main.insert(at, f"-Djava.security.auth.login.config={folder / 'login.conf'}")
         return [*main, folder / "worker.properties"]
 
     def ready(self) -> bool:
-        return http_answers(f"{self.url()}/health") and http_answers(f"{self.url()}/connectors")
+        keys = self.site.keys
+        login = "" if keys is None else f"{USER}:{keys.password(_ROLE)}"
+        return all(answers(f"{self.url()}{path}", keys=keys, login=login) for path in ("/health", "/connectors"))

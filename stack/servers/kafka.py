@@ -12,10 +12,18 @@ from functools import cached_property
 from pathlib import Path
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
+from driftless.config.kafka_security import KafkaSecurity, librdkafka
 from driftless.kafka.topic_settings import MAX_MESSAGE_BYTES
 from stack.machine.home import Report
+from stack.machine.keys import SERVER, Keys
+from stack.servers.kafka_rights import allow, rights_of_connector, rights_of_pipeline, rights_of_worker
 from stack.servers.server import JavaServer, log4j2, properties
 
 # The broker at INFO, less what it says about every segment, session and topic of its own.
@@ -37,8 +45,22 @@ MORE = "kafka.more.json"
 _LISTENERS = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 
 
+USER, WORKER = "driftless", "connect"
+"""Who logs in to a secured broker by SCRAM, with the rights of kafka_rights.py: driftless, and the Connect worker."""
+_ADMIN, _BROKER = "admin", "broker"
+"""Who may do everything: the stack itself, and the broker with itself. In its settings, since it starts with them."""
+_MECHANISM = "SCRAM-SHA-512"
+_ITERATIONS = 4096
+"""Of SCRAM, the least that Kafka takes: the passwords are long and of chance."""
+_MODULES = "org.apache.kafka.common.security"
+_SCRAM = f"{_MODULES}.scram.ScramLoginModule"
+
+
 class Kafka(JavaServer):
-    """The log. Topics are made by those who own them, never by a mistyped name."""
+    """The log. Topics are made by those who own them, never by a mistyped name.
+
+    Secured, clients reach it by TLS with a login, and may do nothing but what they were given a right to.
+    """
 
     name = "kafka"
     port_names = ("kafka", "kafka-controller")
@@ -82,10 +104,35 @@ class Kafka(JavaServer):
     def _all_settings(self) -> dict[str, object]:
         """Ours, and those of the file MORE where there is one."""
         settings = self.settings()
+        if self.site.keys is not None:
+            settings |= self._secured(self.site.keys)
         with suppress(FileNotFoundError):
             for name, value in json.loads((self.site.folder / MORE).read_bytes()).items():
                 settings[name] = f"{settings[name]},{value}" if name in _LISTENERS else value
         return settings
+
+    def _secured(self, keys: Keys) -> dict[str, object]:
+        broker, controller = self.site.address("kafka"), self.site.address("kafka-controller")
+        users = " ".join(f'user_{role}="{_password(keys, role)}"' for role in (_ADMIN, _BROKER))
+        own = f'username="{_BROKER}" password="{_password(keys, _BROKER)}"'
+        return {
+            "listeners": f"CLIENT://{broker},CONTROLLER://{controller}",
+            "advertised.listeners": f"CLIENT://{broker}",
+            "listener.security.protocol.map": "CLIENT:SASL_SSL,CONTROLLER:SSL",
+            "inter.broker.listener.name": "CLIENT",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "listener.name.client.sasl.enabled.mechanisms": f"PLAIN,{_MECHANISM}",
+            "listener.name.client.plain.sasl.jaas.config": f"{_MODULES}.plain.PlainLoginModule required {own} {users};",
+            f"listener.name.client.{_MECHANISM.lower()}.sasl.jaas.config": f"{_SCRAM} required;",
+            "listener.name.controller.ssl.client.auth": "required",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:{_ADMIN};User:{_BROKER};User:CN={SERVER}",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": keys.certificate(SERVER).read_text(encoding="utf-8"),
+            "ssl.keystore.key": keys.key(SERVER).read_text(encoding="utf-8"),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": keys.ca,
+        }
 
     def prepare(self, report: Report) -> None:
         data = self.site.make("data", "kafka")
@@ -114,4 +161,41 @@ class Kafka(JavaServer):
         silent = logging.getLogger("driftless.stack.kafka")
         silent.addHandler(logging.NullHandler())
         silent.propagate = False
-        return AdminClient({"bootstrap.servers": self.site.address("kafka")}, logger=silent)
+        login = {} if self.site.keys is None else librdkafka(login_of(self.site.keys, _ADMIN))
+        return AdminClient({"bootstrap.servers": self.site.address("kafka"), **login}, logger=silent)
+
+    def open(self) -> None:
+        """Make the users known, and give the worker its rights."""
+        if self.site.keys is None:
+            return
+        for user in (USER, WORKER):
+            credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _ITERATIONS)
+            change = UserScramCredentialUpsertion(user, credential, _password(self.site.keys, user).encode())
+            for done in self._admin.alter_user_scram_credentials([change]).values():
+                done.result()
+        allow(self._admin, WORKER, rights_of_worker(self.group))
+
+    def allow(self, pipeline: str) -> None:
+        """Give the users what a pipeline of this name needs."""
+        allow(self._admin, USER, rights_of_pipeline(pipeline))
+        allow(self._admin, WORKER, rights_of_connector(pipeline, self.group))
+
+    @property
+    def group(self) -> str:
+        """Of the Connect worker."""
+        return f"connect-{self.site.stack}"
+
+
+def login_of(keys: Keys, user: str) -> KafkaSecurity:
+    """How a user of the secured broker logs in."""
+    mechanism = "PLAIN" if user == _ADMIN else _MECHANISM
+    fields = {"protocol": "SASL_SSL", "mechanism": mechanism, "username": user, "ca": str(keys.ca)}
+    return KafkaSecurity.model_validate({**fields, "password": _password(keys, user)})
+
+
+def password_file(keys: Keys, user: str) -> Path:
+    return keys.password_file(f"kafka-{user}")
+
+
+def _password(keys: Keys, user: str) -> str:
+    return keys.password(f"kafka-{user}")

@@ -9,10 +9,66 @@ from driftless.errors import StackError
 from stack.machine import unpack
 from stack.machine.home import Report
 from stack.machine.java import more_options
+from stack.machine.keys import ADMIN, SERVER, Keys
 from stack.machine.ports import LOOPBACK
-from stack.servers.server import JavaServer, http_answers
+from stack.servers import http
+from stack.servers.server import JavaServer
 
 HEAP = "-Xms1g -Xmx1g"
+USER = "driftless"
+_ROLE = f"opensearch-{USER}"
+OF_CLUSTER = (
+    "cluster:monitor/main",
+    "indices:admin/index_template/get",
+    "indices:data/read/mget",
+    "indices:data/write/bulk",
+)
+OF_INDICES = (
+    "indices:admin/aliases",
+    "indices:admin/aliases/get",
+    "indices:admin/create",
+    "indices:admin/delete",
+    "indices:admin/get",
+    "indices:admin/mapping/put",
+    "indices:admin/mappings/get",
+    "indices:admin/refresh*",
+    "indices:data/read/get",
+    "indices:data/read/mget*",
+    "indices:data/read/point_in_time/create",
+    "indices:data/read/search*",
+    "indices:data/write/bulk*",
+    "indices:data/write/delete",
+    "indices:data/write/index",
+    "indices:monitor/settings/get",
+    "indices:monitor/stats",
+)
+"""What driftless does with a cluster, and with its indices; docs/security.md says the same."""
+_NEWEST_JAVA = 23
+"""The newest that OpenSearch 2 starts with: later ones know no security manager."""
+_EMPTY = {
+    "internal_users": "internalusers",
+    "roles": "roles",
+    "roles_mapping": "rolesmapping",
+    "action_groups": "actiongroups",
+    "tenants": "tenants",
+    "nodes_dn": "nodesdn",
+}
+"""Files of the plugin -> what they are of. Users and roles are made by its interface."""
+_LOGIN = """\
+config:
+  dynamic:
+    authc:
+      password:
+        http_enabled: true
+        transport_enabled: true
+        order: 0
+        http_authenticator: {type: basic, challenge: false}
+        authentication_backend: {type: internal}
+"""
+
+
+def password_file(keys: Keys) -> Path:
+    return keys.password_file(_ROLE)
 
 
 class OpenSearch(JavaServer):
@@ -26,9 +82,16 @@ class OpenSearch(JavaServer):
     java_variable = "OPENSEARCH_JAVA_HOME"
 
     def confs(self) -> list[str]:
+        if self.site.keys is not None:
+            return unpack.secured_opensearch_confs()
         return unpack.opensearch_confs(self.java.version)
 
     def check(self, written_by: str | None) -> None:
+        if self.site.keys is not None and self.java.version > _NEWEST_JAVA:
+            raise StackError(
+                f"opensearch: with TLS and users it needs Java 17 to {_NEWEST_JAVA}, and this is {self.java.version}",
+                hint="set OPENSEARCH_JAVA_HOME to such a JDK",
+            )
         if written_by is not None and _numbers(written_by) > _numbers(self.version()):
             raise StackError(
                 f"opensearch: this stack's data were written by OpenSearch {written_by}; "
@@ -37,7 +100,9 @@ class OpenSearch(JavaServer):
             )
 
     def url(self) -> str:
-        return f"http://{self.site.address('opensearch')}"
+        """Secured, with its one user."""
+        keys, address = self.site.keys, self.site.address("opensearch")
+        return f"http://{address}" if keys is None else f"https://{USER}:{keys.password(_ROLE)}@{address}"
 
     def settings(self) -> dict[str, object]:
         return {
@@ -51,18 +116,73 @@ class OpenSearch(JavaServer):
             "path.logs": self.site.make("logs", "opensearch"),
             "cluster.routing.allocation.disk.threshold_enabled": "false",
             "action.auto_create_index": "false",
+            **({} if self.site.keys is None else self._secured()),
+        }
+
+    def _secured(self) -> dict[str, object]:
+        """The plugin reads no file outside the server's own folder of settings."""
+        files = {"pemcert": f"{SERVER}.pem", "pemkey": f"{SERVER}.key", "pemtrustedcas": "ca.pem"}
+        return {
+            **{
+                f"plugins.security.ssl.{layer}.{what}_filepath": f"keys/{file}"
+                for layer in ("transport", "http")
+                for what, file in files.items()
+            },
+            "plugins.security.ssl.transport.enforce_hostname_verification": "false",
+            "plugins.security.ssl.http.enabled": "true",
+            "plugins.security.ssl.http.clientauth_mode": "OPTIONAL",
+            "plugins.security.authcz.admin_dn": f"CN={ADMIN}",
+            "plugins.security.nodes_dn": f"CN={SERVER}",
+            "plugins.security.allow_default_init_securityindex": "true",
         }
 
     def prepare(self, report: Report) -> None:
-        tree = unpack.opensearch_tree(self.java.version, report)
+        tree = self._tree(report)
         folder = self.site.make("conf", "opensearch")
         lines = "".join(f'{key}: "{value}"\n' for key, value in self.settings().items())
         self.write(folder, "opensearch.yml", lines)
         self.write(folder, "jvm.options", self._jvm_options(tree))
         self.write(folder, "log4j2.properties", (tree / "config" / "log4j2.properties").read_text(encoding="utf-8"))
+        if self.site.keys is not None:
+            self._write_security(self.site.keys)
+
+    def _tree(self, report: Report) -> Path:
+        if self.site.keys is not None:
+            return unpack.secured_opensearch_tree(report)
+        return unpack.opensearch_tree(self.java.version, report)
+
+    def _write_security(self, keys: Keys) -> None:
+        """What the plugin starts with: certificates, a login by password, and nobody who could log in yet."""
+        folder = self.site.make("conf", "opensearch", "keys")
+        for path in (keys.ca, keys.certificate(SERVER), keys.key(SERVER)):
+            self.write(folder, path.name, path.read_text(encoding="utf-8"))
+        folder = self.site.make("conf", "opensearch", "opensearch-security")
+        contents = dict.fromkeys(_EMPTY, "")
+        contents |= {"config": _LOGIN, "allowlist": "config: {enabled: false, requests: {}}\n"}
+        contents |= {"audit": "config: {enabled: false}\n"}
+        for name, text in contents.items():
+            head = f"_meta: {{type: {_EMPTY.get(name, name)}, config_version: 2}}\n"
+            self.write(folder, f"{name}.yml", head + text)
+
+    def open(self) -> None:
+        """Make the user, and the role that it has. The certificate of ADMIN may do that, and nobody else."""
+        keys = self.site.keys
+        if keys is None:
+            return
+        indices = {"index_patterns": ["*"], "allowed_actions": list(OF_INDICES)}
+        for path, body in (
+            (f"roles/{USER}", {"cluster_permissions": list(OF_CLUSTER), "index_permissions": [indices]}),
+            (f"internalusers/{USER}", {"password": keys.password(_ROLE)}),
+            (f"rolesmapping/{USER}", {"users": [USER]}),
+        ):
+            url = f"https://{self.site.address('opensearch')}/_plugins/_security/api/{path}"
+            status = http.call("PUT", url, body, keys=keys, certificate=ADMIN, seconds=30)
+            if status >= 300:
+                what = f"opensearch: {path.replace('/', ' ')} was refused with {status}"
+                raise StackError(what, hint="the log tells more: try again", unreachable=True)
 
     def command(self) -> Sequence[str | Path]:
-        return [unpack.opensearch_tree(self.java.version, lambda _: None) / "bin" / "opensearch"]
+        return [self._tree(lambda _: None) / "bin" / "opensearch"]
 
     def environment(self) -> dict[str, str]:
         return super().environment() | {
@@ -73,7 +193,13 @@ class OpenSearch(JavaServer):
         }
 
     def ready(self) -> bool:
-        return http_answers(f"{self.url()}/_cluster/health?wait_for_status=yellow&timeout=2s")
+        """Secured, also its users can be asked for: it keeps them in an index of its own."""
+        keys, server = self.site.keys, self.site.address("opensearch")
+        asked = ["/_cluster/health?wait_for_status=yellow&timeout=2s"]
+        if keys is None:
+            return all(http.answers(f"http://{server}{path}") for path in asked)
+        asked.append("/_plugins/_security/api/internalusers")
+        return all(http.answers(f"https://{server}{path}", keys=keys, certificate=ADMIN) for path in asked)
 
     def _jvm_options(self, tree: Path) -> str:
         """The shipped options, which write beside the server, made to write into the stack's folder."""

@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 import psutil
 import psycopg
@@ -14,6 +15,7 @@ import psycopg
 from driftless.errors import StackError
 from stack.machine import artifacts, unpack
 from stack.machine.home import Report, write_private
+from stack.machine.keys import SERVER, Keys
 from stack.machine.ports import LOOPBACK
 from stack.servers.server import Server
 
@@ -24,6 +26,13 @@ _HBA = """\
 host    all          all   127.0.0.1/32  scram-sha-256
 host    replication  all   127.0.0.1/32  scram-sha-256
 """
+USER = "driftless"
+_ROLE = f"postgres-{USER}"
+"""Who may log in to a secured server and stream the log: `apply` gives it the rest."""
+
+
+def password_file(keys: Keys) -> Path:
+    return keys.password_file(_ROLE)
 
 
 class Postgres(Server):
@@ -48,7 +57,12 @@ class Postgres(Server):
             )
 
     def dsn(self) -> str:
-        return f"postgresql://postgres:{self._password()}@{self.site.address('postgres')}/postgres"
+        return self._dsn(self._password())
+
+    def _dsn(self, password: str, user: str = "postgres") -> str:
+        keys = self.site.keys
+        proof = "" if keys is None else f"?sslmode=verify-full&sslrootcert={quote(str(keys.ca), safe='/')}"
+        return f"postgresql://{user}:{password}@{self.site.address('postgres')}/postgres{proof}"
 
     def settings(self) -> dict[str, object]:
         folder = self.site.make("conf", "postgres")
@@ -68,6 +82,7 @@ class Postgres(Server):
             "timezone": "UTC",
             "log_timezone": "UTC",
             "log_line_prefix": "%m [%p] %u@%d ",
+            **({} if self.site.keys is None else _secured(self.site.keys)),
         }
 
     def prepare(self, report: Report) -> None:
@@ -76,7 +91,8 @@ class Postgres(Server):
         if not (self._data / "PG_VERSION").exists():
             self._make_data(tree)
         folder = self.site.make("conf", "postgres")
-        self.write(folder, "pg_hba.conf", _HBA)
+        secured = self.site.keys is not None
+        self.write(folder, "pg_hba.conf", _HBA.replace("host ", "hostssl ") if secured else _HBA)
         self.write(folder, "pg_ident.conf", "")
         lines = "".join(f"{key} = '{value}'\n" for key, value in self.settings().items())
         self.write(folder, "postgresql.conf", lines)
@@ -94,8 +110,22 @@ class Postgres(Server):
         except psycopg.Error:
             return False
 
+    def open(self) -> None:
+        """Make the role that streams the log."""
+        if self.site.keys is None:
+            return
+        password = self.site.keys.password(_ROLE)
+        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+            if connection.execute("select 1 from pg_roles where rolname = %s", (USER,)).fetchone() is None:
+                connection.execute(f"create role {USER} login replication password '{password}'".encode())
+
+    @property
+    def password_file(self) -> Path:
+        """The superuser's."""
+        return self.site.folder / "postgres.password"
+
     def _password(self) -> str:
-        path = self.site.folder / "postgres.password"
+        path = self.password_file
         try:
             return path.read_text(encoding="utf-8").strip()
         except FileNotFoundError:
@@ -137,3 +167,7 @@ class Postgres(Server):
                 lock.unlink()
         except (OSError, ValueError, IndexError, psutil.Error):
             return
+
+
+def _secured(keys: Keys) -> dict[str, object]:
+    return {"ssl": "on", "ssl_cert_file": keys.certificate(SERVER), "ssl_key_file": keys.key(SERVER)}

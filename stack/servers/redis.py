@@ -9,8 +9,22 @@ import redis
 
 from stack.machine import unpack
 from stack.machine.home import Report
+from stack.machine.keys import SERVER, Keys
 from stack.machine.ports import LOOPBACK
 from stack.servers.server import Server
+
+USER = "driftless"
+_ROLE = f"redis-{USER}"
+COMMANDS = (
+    *("ping", "info", "select", "eval", "evalsha", "script|load", "scan", "memory|usage", "time"),
+    *("get", "set", "mget", "strlen", "del", "unlink", "exists", "expireat", "rename"),
+    *("hget", "hset", "hsetnx", "hdel", "hlen", "hmget", "hgetall", "hincrby", "hexists"),
+)
+"""What driftless asks of Redis; docs/security.md says the same."""
+
+
+def password_file(keys: Keys) -> Path:
+    return keys.password_file(_ROLE)
 
 
 class Redis(Server):
@@ -23,7 +37,10 @@ class Redis(Server):
         return ["redis"]
 
     def url(self) -> str:
-        return f"redis://{self.site.address('redis')}/0"
+        keys = self.site.keys
+        if keys is None:
+            return f"redis://{self.site.address('redis')}/0"
+        return f"rediss://{USER}:{keys.password(_ROLE)}@{self.site.address('redis')}/0?ssl_ca_certs={keys.ca}"
 
     def settings(self) -> dict[str, object]:
         return {
@@ -38,9 +55,25 @@ class Redis(Server):
             "maxmemory-policy": "noeviction",
         }
 
+    def _secured(self, keys: Keys) -> str:
+        """Further lines of the file. Its one user may do what driftless does, with any key."""
+        settings = {
+            "port": 0,
+            "tls-port": self.site.ports["redis"],
+            "tls-cert-file": keys.certificate(SERVER),
+            "tls-key-file": keys.key(SERVER),
+            "tls-ca-cert-file": keys.ca,
+            "tls-auth-clients": "no",
+        }
+        lines = "".join(f'{key} "{value}"\n' for key, value in settings.items())
+        rights = " ".join(f"+{command}" for command in COMMANDS)
+        return f"{lines}user default off\nuser {USER} on >{keys.password(_ROLE)} ~* &* -@all {rights}\n"
+
     def prepare(self, report: Report) -> None:
         unpack.redis_tree(report)
         lines = "".join(f'{key} "{value}"\n' for key, value in self.settings().items())
+        if self.site.keys is not None:
+            lines += self._secured(self.site.keys)
         self.write(self.site.make("conf", "redis"), "redis.conf", lines)
 
     def command(self) -> Sequence[str | Path]:

@@ -6,8 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,18 +16,20 @@ from driftless.errors import StackError
 from stack.machine import artifacts
 from stack.machine.home import Report, User, make_folder, require_entry, write_private
 from stack.machine.java import Java, find_java, more_options
+from stack.machine.keys import Keys
 from stack.machine.ports import LOOPBACK
 from stack.machine.process import last_lines_of
 
 
 @dataclass(frozen=True)
 class Site:
-    """What a server is given: its stack's folder and ports, and who it runs as."""
+    """What a server is given: its stack's folder and ports, who it runs as, and the keys of a stack that is secured."""
 
     stack: str
     folder: Path
     ports: Mapping[str, int]
     user: User | None
+    keys: Keys | None = None
 
     def make(self, *parts: str) -> Path:
         """A folder of the stack that the server may write and no other user may read."""
@@ -86,6 +86,9 @@ class Server:
     def ready(self) -> bool:
         """Really ask the server. False means not yet; anything else than an answer is false too."""
         raise NotImplementedError
+
+    def open(self) -> None:
+        """Let in who is to use it, once it answers: before what needs it is started. Again changes nothing."""
 
     def run_once(self, command: Sequence[str | Path]) -> None:
         """Run a helper of the server as its user, to its end; its last lines are in the error when it fails."""
@@ -184,19 +187,13 @@ def failure(what: str, lines: str) -> StackError:
     return StackError(message, hint="the log tells more", unreachable=True)
 
 
-def http_answers(url: str, seconds: float = 3) -> bool:
-    """Whether a GET ends in 200. Never through a proxy: the servers are on loopback."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(url, timeout=seconds) as answer:
-            return bool(answer.status == 200)
-    except (OSError, urllib.error.URLError, ValueError):
-        return False
-
-
 def properties(settings: Mapping[str, object]) -> str:
     """A Java properties file."""
-    return "".join(f"{key}={value}\n" for key, value in settings.items())
+    return "".join(f"{key}={_in_properties(str(value))}\n" for key, value in settings.items())
+
+
+def _in_properties(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def log4j2(levels: Mapping[str, str]) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
-import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,12 +12,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
     AdminClient,
-    ResourcePatternType,
-    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -29,7 +22,7 @@ from stack import Endpoints, Stack
 from stack.machine.home import make_folder
 from stack.machine.ports import LOOPBACK, is_free
 from stack.servers.kafka import MORE
-from tests.support.files import ROOT
+from stack.servers.kafka_rights import allow, rights_of_pipeline
 from tests.support.machine import until
 
 PLAIN_USER, PLAIN_PASSWORD = "shop", "canary-plain-5511"
@@ -86,33 +79,7 @@ class Secured:
 
 def allow_least(endpoints: Endpoints, pipeline: str) -> None:
     """Give LEAST_USER the rights that docs/security.md names, for a pipeline of this name."""
-    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```kafka-acls\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    admin = AdminClient({"bootstrap.servers": endpoints.kafka})
-    for line in block.splitlines():
-        given = argparse.ArgumentParser(exit_on_error=True)
-        given.add_argument("--add", action="store_true", required=True)
-        given.add_argument("--allow-principal", required=True)
-        given.add_argument("--resource-pattern-type", default="literal")
-        given.add_argument("--operation", action="append", required=True)
-        given.add_argument("--topic")
-        given.add_argument("--transactional-id")
-        given.add_argument("--group")
-        found = given.parse_args(line.split())
-        assert found.allow_principal == "User:shop"
-        kinds = {
-            ResourceType.TOPIC: found.topic,
-            ResourceType.TRANSACTIONAL_ID: found.transactional_id,
-            ResourceType.GROUP: found.group,
-        }
-        ((kind, name),) = ((kind, name.replace("shop", pipeline)) for kind, name in kinds.items() if name)
-        pattern = ResourcePatternType[found.resource_pattern_type.upper()]
-        for operation in found.operation:
-            does = AclOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).upper()]
-            who = f"User:{LEAST_USER}"
-            rule = AclBinding(kind, name, pattern, who, "*", does, AclPermissionType.ALLOW)
-            for done in admin.create_acls([rule]).values():
-                done.result()
+    allow(AdminClient({"bootstrap.servers": endpoints.kafka}), LEAST_USER, rights_of_pipeline(pipeline))
 
 
 class Certificates:
@@ -194,13 +161,8 @@ def _settings(secured: Secured) -> dict[str, str]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:ANONYMOUS;User:{PLAIN_USER};User:{SCRAM_USER};User:CN=driftless;User:CN=far",
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.certificate.chain": _one_line(files.broker),
-        "ssl.keystore.key": _one_line(files.broker_key),
+        "ssl.keystore.certificate.chain": files.broker.read_text(),
+        "ssl.keystore.key": files.broker_key.read_text(),
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.certificates": _one_line(files.ca),
+        "ssl.truststore.certificates": files.ca.read_text(),
     }
-
-
-def _one_line(pem: Path) -> str:
-    """As it is written in a file of properties."""
-    return pem.read_text().replace("\n", "\\n")

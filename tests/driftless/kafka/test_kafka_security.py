@@ -19,7 +19,15 @@ from pyspark.sql import SparkSession
 
 from cli.run import spark_jars
 from driftless.config.kafka_options import java_options, refused_options
-from driftless.config.kafka_security import FIELD_OF, KafkaSecurity, java, librdkafka, problems, unreadable
+from driftless.config.kafka_security import (
+    FIELD_OF,
+    KafkaSecurity,
+    java,
+    librdkafka,
+    problems,
+    unreadable,
+    worker_settings,
+)
 from driftless.config.models import KafkaConfig
 from driftless.errors import SourceMisconfigured, SourceUnavailable
 from driftless.kafka.client import Kafka, Setting
@@ -341,3 +349,36 @@ def test_a_path_that_leads_nowhere_is_not_shown(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is neither PEM text nor the path of a file") as refused:
         KafkaSecurity(protocol="SSL", ca=str(tmp_path / "canary"))
     assert "canary" not in str(refused.value)
+
+
+def test_what_a_worker_is_told_holds_no_secret_and_names_files(tmp_path: Path) -> None:
+    folder = Certificates(tmp_path)
+    security = KafkaSecurity.model_validate(
+        {
+            "protocol": "SASL_SSL",
+            "mechanism": "SCRAM-SHA-512",
+            "username": "shop",
+            "password": "canary",
+            "ca": str(folder.ca),
+            "certificate": str(folder.client),
+            "key": str(folder.encrypted_key),
+            "key_password": KEY_PASSWORD,
+        }
+    )
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    own = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": f'{module} required username="USERNAME" password="PASSWORD";',
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "/PATH/ca.pem",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": "/PATH/worker.pem",
+        "ssl.key.password": "KEY_PASSWORD",
+        "ssl.endpoint.identification.algorithm": "https",
+    }
+    told = worker_settings(security)
+    assert {name: value for name, value in told.items() if name in own} == own
+    assert {name.partition(".")[0] for name in told.keys() - own.keys()} == {"producer", "consumer", "admin"}
+    assert len(told) == 4 * len(own)
+    assert "canary" not in str(told)

@@ -18,6 +18,7 @@ from sinks.opensearch.id import document_ids
 ANSWER = "errors,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by"
 """What is asked of the server's answer: with `errors` false, most of it need not even be looked at."""
 
+_MISSING_RIGHT = re.compile(r"no permissions for \[([a-z][a-z0-9:/_*\[\], -]*?)\] and User ")
 _TO_ESCAPE = r'["\\\x00-\x1f]'
 _RETRY = {408, 429, 500, 502, 503, 504}
 _GONE = {"index_not_found_exception", "invalid_index_name_exception", "index_closed_exception"}
@@ -90,7 +91,7 @@ def judge(answer: Mapping[str, Any], writes: pa.RecordBatch) -> BulkResult:
         elif error["type"] in _GONE:
             verdict.gone = error["type"]
         elif status in (401, 403):
-            verdict.forbidden = error["type"]
+            verdict.forbidden = error["type"] + missing_right(str(error.get("reason")))
         else:
             verdict.rejected.append(reject(writes, place, reason(error)))
     return verdict
@@ -116,6 +117,12 @@ _SAYS = re.compile(
     r"|failed to parse, document is empty"
     r"|Malformed content, found extra data after parsing"
 )
+
+
+def missing_right(said: str) -> str:
+    """What the user may not do, as the security plugin names it; "" where it does not say so."""
+    found = _MISSING_RIGHT.search(said)
+    return f": the user has no right to {found[1]}" if found else ""
 
 
 def reason(error: Mapping[str, Any]) -> str:

@@ -18,10 +18,11 @@ from driftless.transport.http import is_whole
 from driftless.transport.tls import CERTIFICATES, refusal
 from sinks import client_tls
 from sinks._retry import attempts
-from sinks.opensearch.bulk import is_bulk_answer
+from sinks.opensearch.bulk import is_bulk_answer, missing_right
 
 AWAY = "Is the server running, and is `url` right?"
 SHARDS = "Start the nodes that are down: `GET /_cat/shards` says which shards have none."
+PERMISSIONS = "Check the user, its password and its permissions: docs/security.md lists what it needs."
 WRONG_URL = "Is `url` that of an OpenSearch server?"
 BUSY = frozenset({408, 429, 500, 502, 503, 504})
 TOO_LARGE = 413
@@ -91,8 +92,9 @@ class OpenSearchServer:
         if status in BUSY:
             what = f"OpenSearch answers {where} with {status} {error_type(answer)}"
             raise SinkUnavailable(what, hint="It is overloaded or starting: its log says which.")
-        hint = "Check the user, its password and its permissions." if status in (401, 403) else WRONG_URL
-        raise SinkMisconfigured(f"OpenSearch refuses {where}: {status} {error_type(answer)}", hint=hint)
+        hint = PERMISSIONS if status in (401, 403) else WRONG_URL
+        what = f"OpenSearch refuses {where}: {status} {error_type(answer)}{missing_right(answer)}"
+        raise SinkMisconfigured(what, hint=hint)
 
     def require_opensearch(self) -> None:
         """Raises where it is another kind of server, or too old."""

@@ -15,7 +15,7 @@ from sinks.redis.room import require_room
 from sinks.redis.wire import RedisServer, Refused, Script
 
 _STATE, _REMOVE, _COUNT = map(Script, ("state.lua", "remove.lua", "count.lua"))
-_SWITCH = Script("move.lua", "switch.lua")
+_SWITCH = Script("tried.lua", "move.lua", "switch.lua")
 # Names in one call: some three milliseconds of the server's time.
 _PAGE = 100
 SWITCHING = "Wait until `driftless status` does not say `promoting` any more, then start again."

@@ -16,7 +16,7 @@ from sinks.redis.generations import SWITCHING, Generations
 from sinks.redis.names import Names, Template
 from sinks.redis.wire import RedisServer, Script
 
-_READ = Script("read.lua")
+_READ = Script("tried.lua", "read.lua")
 _PAGE = 1000
 _PAGE_BYTES = 8 << 20
 """Of the documents of one answer, but for the last: the server holds it twice, and nobody else is served meanwhile."""

@@ -20,11 +20,11 @@ from sinks.redis.format import Format, HashOfColumns, JsonText
 from sinks.redis.generations import Generations
 from sinks.redis.names import Names, Template, columns_in
 from sinks.redis.read import GenerationReader
-from sinks.redis.wire import RedisServer, Script
+from sinks.redis.wire import ACCESS_HINT, RedisServer, Script
 from sinks.redis.write import Writer
 
 _LOAD, _SAVE = (Script("instance.lua", file) for file in ("load.lua", "save.lua"))
-_REHEARSAL = "for _, name in ipairs(KEYS) do redis.call('SET', name, '') redis.call('DEL', name) end"
+_REHEARSE = Script("rehearse.lua")
 
 
 class Config(SinkConfig):
@@ -187,10 +187,20 @@ class RedisSink:
         self._generations.check()
 
     def rehearse(self) -> None:
-        """Writes and deletes, in one step, a name of ours and one of the form that readers use."""
+        """Writes and deletes, in one step, a name of ours and one of the form that readers use; tries all rights."""
         token = token_hex(4)
         names = f"{self._names.generation(0)}:{token}", f"{self._prefix}{token}"
-        self._server.once(lambda client: client.eval(_REHEARSAL, len(names), *names))
+        answer = self._server.once(lambda client: client.eval(_REHEARSE.text, len(names), *names))
+        denied = {command.decode() for command in answer}
+        asked = {"MEMORY USAGE": ("MEMORY", "USAGE", names[0]), "MGET": ("MGET", *names), "SCAN": ("SCAN", "0")}
+        for command, call in asked.items():
+            try:
+                self._server.call(*call)
+            except SinkMisconfigured:
+                denied.add(command)
+        if denied:
+            said = ", ".join(sorted(denied)).lower()
+            raise SinkMisconfigured(f"Redis denies access: the user may not give {said}", hint=ACCESS_HINT)
 
     def create(self, generation: int) -> None:
         """Also raises where a copy beside the live generation would not fit into memory."""

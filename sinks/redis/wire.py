@@ -29,6 +29,9 @@ _PASSING = {"LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN", "READONLY", "MISCONF", 
 # Names that the server looks at in one step: a fraction of a millisecond.
 _SCAN_STEP = 1000
 _ACCESS = {"NOAUTH", "WRONGPASS", "NOPERM"}
+_IN_SCRIPT = "can't run this command"
+"""What Redis says of a script that gives a command for which its user lacks the right."""
+ACCESS_HINT = "Check the user, its password and its permissions: docs/security.md lists what it needs."
 
 
 class Refused(SinkMisconfigured):
@@ -157,10 +160,10 @@ def meaning(exc: Exception, address: str = "") -> SinkError:
     """What the program does next. Redis's own messages name commands and settings, never values."""
     text = str(exc)
     code = getattr(exc, "status_code", None) or text.partition(" ")[0]
+    if _IN_SCRIPT in text:
+        code = "NOPERM"
     if isinstance(exc, exceptions.AuthenticationError) or code in _ACCESS:
-        return SinkMisconfigured(
-            f"Redis denies access: {code}", hint="Check the user, its password and its permissions."
-        )
+        return SinkMisconfigured(f"Redis denies access: {code}", hint=ACCESS_HINT)
     if code == "OOM":
         return SinkUnavailable("Redis is full (maxmemory)", hint="Give it more memory; writing then resumes by itself.")
     if code in _PASSING:

@@ -21,7 +21,7 @@ from sinks.redis.generations import Generations, ReadersView
 from sinks.redis.names import Names, Template
 from sinks.redis.wire import RedisServer, Script, command, meaning, words
 
-CAS = Script("move.lua", "cas.lua")
+CAS = Script("tried.lua", "move.lua", "cas.lua")
 # Writes in one call of the script: no other client of the server waits longer than about a millisecond.
 _CALL_ROWS, _CALL_BYTES = 250, 500_000
 # Writes whose commands are prepared and sent while the server works on those before.

@@ -96,14 +96,14 @@ for k = 3, #KEYS, per_document do
   end
   local name, versioned = KEYS[k + mine], KEYS[k + mine + 1]
   local record, document = ARGV[5 + 2 * item], ARGV[6 + 2 * item]
-  local stored = redis.pcall('GET', versioned)
-  if type(stored) == 'table' or (stored and not string.find(stored, '^%d', 19)) then
+  local stored = tried('GET', versioned)
+  if not stored or not string.find(stored, '^%d', 19) then
     stored = false -- somebody else's: it says nothing of ours, and is replaced
   end
   local before = counts(stored)
   if stored and string.sub(stored, 1, 19) >= string.sub(record, 1, 19) then
     result[item] = 's'
-  elseif not before and type(redis.pcall(size, name)) == 'table' then
+  elseif not before and not tried(size, name) then
     result[item] = 'x'
   else
     if before then count(before, -1) end

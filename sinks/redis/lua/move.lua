@@ -6,13 +6,13 @@ end
 
 -- A version record; nil where there is none, or something that is none of ours.
 local function recorded(name)
-  local found = redis.pcall('GET', name)
-  return type(found) == 'string' and string.find(found, '^%d+[+-]') == 1 and found or nil
+  local found = tried('GET', name)
+  return found and string.find(found, '^%d+[+-]') == 1 and found or nil
 end
 
 local function rename(record, document, version, to_document, to_version)
   -- Deleted, expired, or taken away by somebody: then there is no document to rename.
-  if string.sub(record, 20, 20) == '-' or redis.pcall('RENAME', document, to_document).err then
+  if string.sub(record, 20, 20) == '-' or not tried('RENAME', document, to_document) then
     redis.call('DEL', to_document)
   end
   redis.call('RENAME', version, to_version)

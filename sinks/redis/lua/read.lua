@@ -13,14 +13,13 @@ local documents, looked, bytes = {}, 0, 0
 while looked < count and bytes < enough do
   looked = looked + 1
   if ARGV[1] == 'hash' then
-    local document = redis.pcall('HGETALL', KEYS[1 + looked])
-    documents[looked] = not document.err and #document > 0 and document
+    local document = tried('HGETALL', KEYS[1 + looked]) or {}
+    documents[looked] = #document > 0 and document
     for n = 1, #document do
       bytes = bytes + #document[n]
     end
   else
-    local length = redis.pcall('STRLEN', KEYS[1 + looked])
-    bytes = bytes + (type(length) == 'number' and length or 0)
+    bytes = bytes + (tried('STRLEN', KEYS[1 + looked]) or 0)
   end
 end
 if ARGV[1] ~= 'hash' then

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from cli import complete
 from cli.base import Json, app, out, say
+from driftless.errors import ConfigError
 
 
 @app.command()
@@ -27,8 +28,9 @@ def up(
         ),
     ] = False,
     pipeline: Annotated[
-        str, typer.Option("--pipeline", help="With --secure: the name of the pipeline that is let in.")
-    ] = "shop",
+        str | None,
+        typer.Option("--pipeline", help="With --secure: the name of the pipeline that is let in; else `shop`."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Start Postgres, Kafka, Connect with Debezium, OpenSearch and Redis on this machine, on loopback.
@@ -41,8 +43,16 @@ def up(
 
     As servers are elsewhere: `driftless up --name secure --secure --pipeline shop`
     """
+    from driftless.config.models import pipeline_name
     from stack import Stack
 
+    if pipeline is not None and not secure:
+        raise ConfigError("--pipeline: without --secure everybody is let in", hint="leave it out, or add --secure")
+    pipeline = pipeline or "shop"
+    try:
+        pipeline_name(pipeline)
+    except ValueError as exc:
+        raise ConfigError(f"--pipeline: {exc}", hint="give the name that stands in sync.yaml") from None
     stack = Stack(name, secure=secure)
     endpoints = stack.up(say)
     if secure:

@@ -192,7 +192,7 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
     with ExitStack() as ending:
         source = ending.enter_context(Postgres(config.source.dsn))
         kept = ending.enter_context(_kept(config, asked, wanted))
-        spark = session(spark_jars(), memory=asked.memory)
+        spark = session(spark_jars(), security=control.kafka.security, memory=asked.memory)
         ending.callback(stop, spark)
         log_in_as_spark(spark, control.kafka, spark_jars())
         steps: list[Step] = []

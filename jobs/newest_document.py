@@ -30,7 +30,7 @@ def newest_document(job: Job, kafka: Kafka, jars: Sequence[Path], key: str) -> s
     end = kafka.committed_ends(job.log.topic, job.log.partitions)
     if end == job.log.floor:
         return None
-    spark = session(jars)
+    spark = session(jars, security=kafka.security)
     options = kafka_options(kafka, job.follower)
     if "includeHeaders" in job.source.options:
         options["includeHeaders"] = "true"

@@ -128,7 +128,7 @@ class Runner:
                 keeper.written = feed.take
             feed.start()
             ending.callback(feed.stop)
-            spark = session(self._jars, memory=self._memory)
+            spark = session(self._jars, security=self._config.kafka.security, memory=self._memory)
             ending.callback(stop, spark)
             log_in_as_spark(spark, kafka, self._jars)
             self._under_way = True

@@ -21,8 +21,8 @@ from stack import SERVERS, Endpoints, Stack
 from stack.servers.server import Site
 from stack.stack import KINDS
 from tests.support import run, seeds  # noqa: F401 - before there are workers of a run, so that all have the same seeds
-from tests.support.secured import Secured
-from tests.support.secured import prepare as secured_listeners
+from tests.support.security.secured import Secured
+from tests.support.security.secured import prepare as secured_listeners
 
 # Most of the JVMs that tests start live for seconds: with the second compiler they would take twice the CPU.
 for variable in ("DRIFTLESS_JAVA_OPTIONS", "DRIFTLESS_STACK_JAVA_OPTIONS"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import sinks
 from driftless.config.base import Model, written_fields
-from driftless.config.kafka_security import KafkaSecurity
+from driftless.config.kafka_security import BY_TOKEN, KafkaSecurity
 from driftless.config.models import (
     FOLLOWER_FIELDS,
     Config,
@@ -98,7 +98,10 @@ def _with(name: str, model: type[Model], part: str, inner: type[Model]) -> Itera
     yield f"```yaml\n{name}:"
     yield from _lines(model, "  ", leave_out=(part,))
     yield f"  {part}:"
-    yield from _lines(inner, "    ")
+    yield from _lines(inner, "    ", leave_out=BY_TOKEN)
+    if inner is KafkaSecurity:
+        shown = ", ".join(f"{field}: {_example(inner, field)}" for field in BY_TOKEN)
+        yield f"    # by token: {{protocol: SASL_SSL, mechanism: OAUTHBEARER, {shown}}}"
     yield "```\n"
     yield from _table(model)
     yield f"\n### `{name}.{part}`\n"

@@ -18,7 +18,8 @@ _log = logging.getLogger("driftless.kafka.security")
 _log.setLevel(logging.CRITICAL)  # that it has no brokers to connect to
 _BEGINS = "-----BEGIN "
 _OLD_KEY = re.compile(r"-----BEGIN (RSA|EC|DSA) PRIVATE KEY-----")
-_MODULES = {"PLAIN": "plain.PlainLoginModule"}
+_JAVA = "org.apache.kafka.common.security"
+_MODULES = {"PLAIN": "plain.PlainLoginModule", "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule"}
 _SCRAM_MODULE = "scram.ScramLoginModule"
 _OF_WORKER = ("", "producer.", "consumer.", "admin.")
 _TEXTS = {
@@ -58,12 +59,28 @@ class KafkaSecurity(Model):
         "without TLS, or neither.",
         examples=["SASL_SSL"],
     )
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
-        default=None, description="How the password is proven, with SASL.", examples=["SCRAM-SHA-512"]
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = Field(
+        default=None,
+        description="How the login is proven, with SASL: by a password, or with OAUTHBEARER by a token, which each "
+        "client fetches, and again before it runs out.",
+        examples=["SCRAM-SHA-512"],
     )
-    username: str | None = Field(default=None, description="Who logs in, with SASL.", examples=["shop"])
-    password: str | None = Field(
-        default=None, repr=False, description="The password, with SASL.", examples=["${KAFKA_PASSWORD}"]
+    username: str | None = Field(default=None, description="Who logs in by a password.", examples=["shop"])
+    password: str | None = Field(default=None, repr=False, description="The password.", examples=["${KAFKA_PASSWORD}"])
+    token_url: str | None = Field(
+        default=None,
+        description="With OAUTHBEARER: where the identity provider gives tokens to clients (the grant "
+        "`client_credentials`). Its certificate must be one that the system and Java trust.",
+        examples=["https://login.example.com/oauth2/token"],
+    )
+    client_id: str | None = Field(
+        default=None, description="Who asks for a token, with OAUTHBEARER.", examples=["shop"]
+    )
+    client_secret: str | None = Field(
+        default=None, repr=False, description="What it proves that with.", examples=["${KAFKA_CLIENT_SECRET}"]
+    )
+    scope: str | None = Field(
+        default=None, description="What the token is asked for, where the provider wants that.", examples=["kafka"]
     )
     ca: Pem | None = Field(
         default=None,
@@ -103,8 +120,20 @@ class KafkaSecurity(Model):
     def sasl(self) -> bool:
         return self.protocol.startswith("SASL_")
 
+    @property
+    def by_token(self) -> bool:
+        return self.sasl and self.mechanism == "OAUTHBEARER"
 
-_SASL = ("mechanism", "username", "password")
+    @property
+    def user(self) -> str | None:
+        """Who logs in, for messages."""
+        return self.client_id if self.by_token else self.username
+
+
+_PASSWORD, _TOKEN = ("username", "password"), ("token_url", "client_id", "client_secret")
+BY_TOKEN = (*_TOKEN, "scope")
+"""Fields that only a login by token has."""
+_SASL = ("mechanism", *_PASSWORD, *BY_TOKEN)
 _TLS = ("ca", "certificate", "key", "key_password", "check_server_name")
 _PEM_SETTINGS = {"ssl.ca.pem": "ca", "ssl.certificate.pem": "certificate", "ssl.key.pem": "key"}
 
@@ -118,9 +147,14 @@ def problems(security: KafkaSecurity) -> Iterator[tuple[str, str]]:
                 other = "SASL_SSL" if fields is _SASL or security.sasl else "SSL"
                 yield field, f"has no meaning with `protocol: {security.protocol}`; did you mean `protocol: {other}`?"
     if security.sasl:
-        for field in _SASL:
+        own, foreign = (_TOKEN, _PASSWORD) if security.by_token else (_PASSWORD, BY_TOKEN)
+        for field in ("mechanism", *own):
             if not getattr(security, field):
                 yield "protocol", f"{security.protocol} needs `{field}`"
+        for field in foreign:
+            if field in given and security.mechanism is not None:
+                other = "PLAIN` or one of SCRAM" if security.by_token else "OAUTHBEARER`"
+                yield field, f"has no meaning with `mechanism: {security.mechanism}`; did you mean `{other}?"
     if not security.tls:
         return
     if (security.certificate is None) != (security.key is None):
@@ -170,8 +204,15 @@ def librdkafka(security: KafkaSecurity | None) -> dict[str, str]:
     settings: dict[str, str] = {"security.protocol": security.protocol}
     if security.sasl:
         settings["sasl.mechanism"] = security.mechanism or ""
-        settings["sasl.username"] = security.username or ""
-        settings["sasl.password"] = security.password or ""
+        if security.by_token:
+            settings["sasl.oauthbearer.method"] = "oidc"
+            settings["sasl.oauthbearer.token.endpoint.url"] = security.token_url or ""
+            settings["sasl.oauthbearer.client.id"] = security.client_id or ""
+            settings["sasl.oauthbearer.client.secret"] = security.client_secret or ""
+            settings |= {"sasl.oauthbearer.scope": security.scope} if security.scope else {}
+        else:
+            settings["sasl.username"] = security.username or ""
+            settings["sasl.password"] = security.password or ""
     if security.tls:
         pems = {setting: getattr(security, field) for setting, field in _PEM_SETTINGS.items()}
         settings |= {setting: pem for setting, pem in pems.items() if pem is not None}
@@ -188,11 +229,14 @@ def java(security: KafkaSecurity | None) -> dict[str, str]:
     settings: dict[str, str] = {"security.protocol": security.protocol}
     if security.sasl:
         module = _MODULES.get(security.mechanism or "", _SCRAM_MODULE)
-        user, password = (_in_jaas(text or "") for text in (security.username, security.password))
+        given = {"username": security.username, "password": security.password}
+        if security.by_token:
+            given = {"clientId": security.client_id, "clientSecret": security.client_secret, "scope": security.scope}
+            settings["sasl.login.callback.handler.class"] = f"{_JAVA}.oauthbearer.OAuthBearerLoginCallbackHandler"
+            settings["sasl.oauthbearer.token.endpoint.url"] = security.token_url or ""
+        options = " ".join(f"{name}={_in_jaas(text)}" for name, text in given.items() if text is not None)
         settings["sasl.mechanism"] = security.mechanism or ""
-        settings["sasl.jaas.config"] = (
-            f"org.apache.kafka.common.security.{module} required username={user} password={password};"
-        )
+        settings["sasl.jaas.config"] = f"{_JAVA}.{module} required {options};"
     if security.tls:
         if security.ca is not None:
             settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": security.ca}
@@ -205,6 +249,13 @@ def java(security: KafkaSecurity | None) -> dict[str, str]:
     return settings
 
 
+def java_properties(security: KafkaSecurity | None) -> list[str]:
+    """Options of a JVM whose Java client is to log in so: it asks no other place for tokens."""
+    if security is None or not security.by_token:
+        return []
+    return [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={security.token_url}"]
+
+
 def in_worker(settings: Mapping[str, str]) -> dict[str, str]:
     """The Java client's settings as a Connect worker takes them: for its own clients, and for those of connectors."""
     return {f"{client}{name}": value for client in _OF_WORKER for name, value in settings.items()}
@@ -214,7 +265,8 @@ def worker_settings(security: KafkaSecurity) -> dict[str, str]:
     """What the settings of a Connect worker say, so that it reaches the same brokers, with a user of its own: without
     anything secret, and with files in place of texts.
     """
-    given = {name: name.upper() for name in ("username", "password", "key_password") if getattr(security, name)}
+    secret = ("username", "password", "client_id", "client_secret", "key_password")
+    given = {name: name.upper() for name in secret if getattr(security, name)}
     settings = java(security.model_copy(update=given))
     for texts, location in _TEXTS.items():
         if settings.keys() >= texts:
@@ -234,6 +286,12 @@ FIELD_OF = {
     "sasl.username": "username",
     "sasl.password": "password",
     "sasl.jaas.config": "username` and `password",
+    "sasl.oauthbearer.token.endpoint.url": "token_url",
+    "sasl.oauthbearer.client.id": "client_id",
+    "sasl.oauthbearer.client.secret": "client_secret",
+    "sasl.oauthbearer.client.credentials.client.id": "client_id",
+    "sasl.oauthbearer.client.credentials.client.secret": "client_secret",
+    "sasl.oauthbearer.scope": "scope",
     "enable.ssl.certificate.verification": "ca",
     "ssl.endpoint.identification.algorithm": "check_server_name",
     "ssl.key.password": "key_password",

@@ -30,7 +30,7 @@ from confluent_kafka.admin import (
 )
 
 from driftless.config.kafka_options import java_options
-from driftless.config.kafka_security import java, librdkafka
+from driftless.config.kafka_security import KafkaSecurity, java, librdkafka
 from driftless.config.models import KafkaConfig
 from driftless.errors import ConfigError, SourceUnavailable
 from driftless.kafka.errors import kafka_error, unreadable
@@ -87,9 +87,9 @@ class Kafka:
         return found
 
     @property
-    def secured(self) -> bool:
-        """Whether there is something to log in with, or to trust."""
-        return self._config.security is not None
+    def security(self) -> KafkaSecurity | None:
+        """What there is to log in with, and to trust."""
+        return self._config.security
 
     def java_settings(self) -> dict[str, str]:
         """The Java client's properties of this cluster. They hold secrets: never print or log them."""

@@ -75,7 +75,7 @@ class Complaints(logging.Handler):
 
 
 def _no_login(said: str, config: KafkaConfig) -> SourceMisconfigured:
-    user = config.security.username if config.security else None
+    user = config.security.user if config.security else None
     what = f"Kafka at {_place(said, config)} refuses the login of `{user}`: {_plain(said)}"
     if "supported mechanisms:" in said:
         known = said.partition("supported mechanisms:")[2].partition("(")[0].strip()
@@ -84,6 +84,9 @@ def _no_login(said: str, config: KafkaConfig) -> SourceMisconfigured:
             if known
             else ("this listener takes no login: is it the right port? without one, `protocol` is SSL or PLAINTEXT")
         )
+        return SourceMisconfigured(what, hint=hint)
+    if config.security and config.security.by_token:
+        hint = "does `token_url` of kafka.security give `client_id` a token that the brokers take?"
         return SourceMisconfigured(what, hint=hint)
     hint = "are `username`, `password` and `mechanism` of kafka.security those that the broker knows?"
     return SourceMisconfigured(what, hint=hint)

@@ -15,6 +15,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
+from driftless.config.kafka_security import KafkaSecurity, java_properties
 from driftless.errors import ConfigError, SourceUnavailable
 from driftless.kafka.client import TIMEOUT, Kafka
 from jobs.spark.consumer import BYTES
@@ -23,7 +24,14 @@ from jobs.spark.private import is_private_spark_usable, jvm_of
 from jobs.spark.refused import refusal
 from jobs.spark.session import JAVA_OPTIONS
 
-_NEEDED = ("py4j-*.jar", "slf4j-api-*.jar", "lz4-java-*.jar")
+_NEEDED = (
+    "py4j-*.jar",
+    "slf4j-api-*.jar",
+    "lz4-java-*.jar",
+    "jackson-core-2*.jar",
+    "jackson-databind-*.jar",
+    "jackson-annotations-*.jar",
+)
 """Of Spark's own jars, what Kafka's client and the way to it need."""
 
 
@@ -58,7 +66,7 @@ def log_in_as_spark(spark: SparkSession, kafka: Kafka, jars: Sequence[Path]) -> 
     """The same, where brokers ask for it, with the client of Spark's own JVM, or one like it. `jars`: of Spark's Kafka
     source.
     """
-    if not kafka.secured:
+    if kafka.security is None:
         return
     if is_private_spark_usable(spark):
         log_in(jvm_of(spark), kafka)
@@ -68,16 +76,19 @@ def log_in_as_spark(spark: SparkSession, kafka: Kafka, jars: Sequence[Path]) -> 
 
 def log_in_without_spark(kafka: Kafka, jars: Sequence[Path]) -> None:
     """The same, with the client of a JVM that is started for it."""
-    with small_jvm(jars) as jvm:
+    with small_jvm(jars, kafka.security) as jvm:
         log_in(jvm, kafka)
 
 
 @contextmanager
-def small_jvm(jars: Sequence[Path]) -> Iterator[Any]:
-    """A JVM with Kafka's client and without Spark, which starts in a second. `jars`: of Spark's Kafka source."""
+def small_jvm(jars: Sequence[Path], security: KafkaSecurity | None = None) -> Iterator[Any]:
+    """A JVM with Kafka's client and without Spark, which starts in a second. `jars`: of Spark's Kafka source;
+    `security`: how its client logs in.
+    """
     own = Path(pyspark.__file__).parent / "jars"
     classpath = [*jars, *(jar for pattern in _NEEDED for jar in sorted(own.glob(pattern)))]
     options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    options += java_properties(security)
     options += shlex.split(os.environ.get(JAVA_OPTIONS, ""))
     try:
         port, token, process = launch_gateway(

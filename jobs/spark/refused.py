@@ -13,11 +13,16 @@ _RIGHTS = ("TopicAuthorizationException", "GroupAuthorizationException", "Cluste
 _ERROR = re.compile(
     rf"org\.apache\.kafka\.common\.errors\.({'|'.join((*_LOGIN, *_SASL, *_UNREADABLE, *_RIGHTS))}): (.*)"
 )
+_NO_TOKEN = re.compile(r"oauthbearer\.\S*\.UnretryableException: (?:[\w.$]+: )?(.*)")
+"""Of a provider that refuses; one that is away is asked again."""
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.*)$", re.MULTILINE)
 
 
 def refusal(trace: str) -> SourceMisconfigured | None:
     """The error that a Java stack trace tells of, where it is one of these; in the words of broker and client."""
+    if (token := _NO_TOKEN.search(trace)) is not None:
+        what = f"Spark's client of Kafka gets no token: {token[1].strip()}"
+        return SourceMisconfigured(what, hint="does `token_url` of kafka.security give `client_id` a token?")
     found = _ERROR.search(trace)
     if found is None:
         return None

@@ -18,6 +18,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from driftless.config.kafka_security import KafkaSecurity, java_properties
 from driftless.errors import ConfigError
 from jobs.spark.private import (
     is_private_spark_known,
@@ -96,12 +97,17 @@ def submitted() -> bool:
 
 
 def session(
-    jars: Sequence[Path], *, master: str = "local[2]", memory: str = "1g", java_options: str | None = None
+    jars: Sequence[Path],
+    *,
+    security: KafkaSecurity | None = None,
+    master: str = "local[2]",
+    memory: str = "1g",
+    java_options: str | None = None,
 ) -> SparkSession:
     """Start Spark in this process, or join the cluster that spark-submit names.
 
-    `jars`: the Kafka source, which the Python package lacks. `java_options`: in place of those that use the archive.
-    They, `master` and `memory` mean nothing where this process was submitted.
+    `jars`: the Kafka source, which the Python package lacks; `security`: how it logs in. `java_options`: in place of
+    those that use the archive. They, `master` and `memory` mean nothing where this process was submitted.
     """
     settings = dict(SETTINGS)
     if not submitted():
@@ -114,6 +120,7 @@ def session(
         logging = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
         archive = f'"-XX:SharedArchiveFile={ARCHIVE}" "-Xlog:cds*=off"' if ARCHIVE.exists() else ""
         options = archive if java_options is None else java_options
+        options += "".join(f' "{option}"' for option in java_properties(security))
         more = os.environ.get(JAVA_OPTIONS, "")
         settings["spark.driver.extraJavaOptions"] = f"-XX:+UseSerialGC {_JIT} {logging} {options} {more}"
     # It would write the values that an error of Spark quotes into the log.

@@ -6,8 +6,8 @@ import base64
 import json
 import logging
 import uuid
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 )
 
 from driftless.config.kafka_security import KafkaSecurity, librdkafka
+from driftless.errors import StackError
 from driftless.kafka.topic_settings import MAX_MESSAGE_BYTES
 from stack.machine.home import Report
 from stack.machine.keys import SERVER, Keys
@@ -168,22 +169,33 @@ class Kafka(JavaServer):
         """Make the users known, and give the worker its rights."""
         if self.site.keys is None:
             return
-        for user in (USER, WORKER):
-            credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _ITERATIONS)
-            change = UserScramCredentialUpsertion(user, credential, _password(self.site.keys, user).encode())
-            for done in self._admin.alter_user_scram_credentials([change]).values():
-                done.result()
-        allow(self._admin, WORKER, rights_of_worker(self.group))
+        with _refusals():
+            for user in (USER, WORKER):
+                credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _ITERATIONS)
+                change = UserScramCredentialUpsertion(user, credential, _password(self.site.keys, user).encode())
+                for done in self._admin.alter_user_scram_credentials([change]).values():
+                    done.result()
+            allow(self._admin, WORKER, rights_of_worker(self.group))
 
     def allow(self, pipeline: str) -> None:
         """Give the users what a pipeline of this name needs."""
-        allow(self._admin, USER, rights_of_pipeline(pipeline))
-        allow(self._admin, WORKER, rights_of_connector(pipeline, self.group))
+        with _refusals():
+            allow(self._admin, USER, rights_of_pipeline(pipeline))
+            allow(self._admin, WORKER, rights_of_connector(pipeline, self.group))
 
     @property
     def group(self) -> str:
         """Of the Connect worker."""
         return f"connect-{self.site.stack}"
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as exc:
+        what = f"kafka: its users and their rights could not be made: {exc.args[0].str()}"
+        raise StackError(what, hint="the log tells more: try again", unreachable=True) from exc
 
 
 def login_of(keys: Keys, user: str) -> KafkaSecurity:

@@ -176,9 +176,12 @@ class OpenSearch(JavaServer):
             (f"rolesmapping/{USER}", {"users": [USER]}),
         ):
             url = f"https://{self.site.address('opensearch')}/_plugins/_security/api/{path}"
-            status = http.call("PUT", url, body, keys=keys, certificate=ADMIN, seconds=30)
-            if status >= 300:
-                what = f"opensearch: {path.replace('/', ' ')} was refused with {status}"
+            try:
+                said: int | str = http.call("PUT", url, body, keys=keys, certificate=ADMIN, seconds=30)
+            except OSError as exc:
+                said = type(exc).__name__
+            if said not in (200, 201):
+                what = f"opensearch: {path.replace('/', ' ')} could not be made: {said}"
                 raise StackError(what, hint="the log tells more: try again", unreachable=True)
 
     def command(self) -> Sequence[str | Path]:

@@ -115,9 +115,13 @@ class Postgres(Server):
         if self.site.keys is None:
             return
         password = self.site.keys.password(_ROLE)
-        with psycopg.connect(self.dsn(), autocommit=True) as connection:
-            if connection.execute("select 1 from pg_roles where rolname = %s", (USER,)).fetchone() is None:
-                connection.execute(f"create role {USER} login replication password '{password}'".encode())
+        try:
+            with psycopg.connect(self.dsn(), connect_timeout=10, autocommit=True) as connection:
+                if connection.execute("select 1 from pg_roles where rolname = %s", (USER,)).fetchone() is None:
+                    connection.execute(f"create role {USER} login replication password '{password}'".encode())
+        except psycopg.Error as exc:
+            what = f"postgres: the role {USER} could not be made: {type(exc).__name__}"
+            raise StackError(what, hint="the log tells more: try again", unreachable=True) from exc
 
     @property
     def password_file(self) -> Path:

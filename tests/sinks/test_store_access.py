@@ -13,8 +13,8 @@ from driftless.sink import SinkContext
 from sinks import open_sink
 from stack import Endpoints
 from tests.sinks.store_case import rows, unique_name, upsert, writes
-from tests.support.https_proxy import https_proxy, tls_tunnel
-from tests.support.secured import Certificates
+from tests.support.security.certificates import Certificates
+from tests.support.security.https_proxy import https_proxy, tls_tunnel
 
 pytestmark = pytest.mark.server
 

@@ -12,9 +12,9 @@ from psycopg.conninfo import conninfo_to_dict
 from stack import Stack
 from tests.chain.conftest import MakePipeline, in_step
 from tests.support.compare import View
-from tests.support.https_proxy import basic, https_proxy
 from tests.support.pipeline import Pipeline
-from tests.support.secured import Certificates
+from tests.support.security.certificates import Certificates
+from tests.support.security.https_proxy import basic, https_proxy
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
 

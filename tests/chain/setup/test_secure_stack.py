@@ -259,6 +259,22 @@ def test_a_stack_without_security_gets_none(stack: Stack, place: Place) -> None:
     assert "was made without TLS and logins" in done.err
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--secure", "--pipeline", "My Shop"), "did you mean `my-shop`?"),
+        (("--pipeline", "shop"), "without --secure everybody is let in"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_starts(
+    place: Place, options: tuple[str, ...], said: str
+) -> None:
+    done = place.here("up", "--name", "never", *options)
+    assert done.code == 2
+    assert said in done.err
+    assert not Stack("never").folder.exists()
+
+
 def _password_files(stack: Stack) -> list[Path]:
     return [*stack.folder.glob("*.password"), *(stack.folder / "keys").glob("*.password")]
 

@@ -15,7 +15,7 @@ from tests.chain.conftest import MakePipeline
 from tests.support.compare import OpenSearch, View
 from tests.support.machine import until
 from tests.support.pipeline import Pipeline
-from tests.support.secured import LEAST_USER, PLAIN_USER, SCRAM_PASSWORD, Secured, allow_least
+from tests.support.security.secured import LEAST_USER, PLAIN_USER, SCRAM_PASSWORD, Secured, allow_least
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
 

@@ -9,7 +9,7 @@ from stack import stack_home
 from tests.chain.conftest import MakePipeline
 from tests.chain.streams.test_streams import SEED, Clicks, assert_shown, computed
 from tests.support.pipeline import Pipeline
-from tests.support.secured import SCRAM_PASSWORD, SCRAM_USER, Secured
+from tests.support.security.secured import SCRAM_PASSWORD, SCRAM_USER, Secured
 
 pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(900)]
 

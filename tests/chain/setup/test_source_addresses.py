@@ -18,7 +18,7 @@ from tests.chain.support.broken import connector, rest
 from tests.support.compare import View
 from tests.support.machine import until
 from tests.support.pipeline import Pipeline
-from tests.support.secured import Certificates
+from tests.support.security.certificates import Certificates
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
 

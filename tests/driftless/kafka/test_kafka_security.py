@@ -36,15 +36,8 @@ from jobs.spark.private import java_frame_of, java_session_of, jvm_of
 from jobs.spark.refused import refusal
 from jobs.spark.source import LogSource, read_slice
 from stack import Endpoints
-from tests.support.secured import (
-    KEY_PASSWORD,
-    PLAIN_PASSWORD,
-    PLAIN_USER,
-    SCRAM_PASSWORD,
-    SCRAM_USER,
-    Certificates,
-    Secured,
-)
+from tests.support.security.certificates import KEY_PASSWORD, Certificates
+from tests.support.security.secured import PLAIN_PASSWORD, PLAIN_USER, SCRAM_PASSWORD, SCRAM_USER, Secured
 
 SECONDS = 10.0
 """For so long at the most, a refusal may take: it is known after one, and this machine is slow."""

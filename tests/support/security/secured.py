@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,10 +20,13 @@ from confluent_kafka.admin import (
 
 from stack import Endpoints, Stack
 from stack.machine.home import make_folder
+from stack.machine.java import OPTIONS
 from stack.machine.ports import LOOPBACK, is_free
 from stack.servers.kafka import MORE
 from stack.servers.kafka_rights import allow, rights_of_pipeline
 from tests.support.machine import until
+from tests.support.security.certificates import Certificates
+from tests.support.security.token_server import AUDIENCE, TOKEN_USER, TokenKey
 
 PLAIN_USER, PLAIN_PASSWORD = "shop", "canary-plain-5511"
 SCRAM_USER = "scram"
@@ -31,8 +34,9 @@ LEAST_USER = "least"
 """Who may do what docs/security.md says, and nothing else; with the password of SCRAM_USER."""
 SCRAM_PASSWORD = 'canary-"scram\\ 77=;,ä$'  # noqa: S105
 """Everything that a JAAS line, a YAML file or a list of options could take for something else."""
-KEY_PASSWORD = "canary-key-3313"  # noqa: S105
 _FIRST_PORT = 31100
+_SUPER = ("ANONYMOUS", PLAIN_USER, SCRAM_USER, TOKEN_USER, "CN=driftless", "CN=far")
+_KEYS_OF_TOKENS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 _MODULE = "org.apache.kafka.common.security"
 _NAMES = {"SECURED": "SASL_SSL", "CERTIFIED": "SSL", "UNCIPHERED": "SASL_PLAINTEXT"}
 
@@ -51,6 +55,10 @@ class Secured:
     def files(self) -> Certificates:
         return Certificates(self.folder)
 
+    @cached_property
+    def token_key(self) -> TokenKey:
+        return TokenKey(self.folder)
+
     def add_users(self, endpoints: Endpoints, password: str = SCRAM_PASSWORD) -> None:
         """Make the user of SCRAM known to the broker, by this password; PLAIN's stands in its settings."""
         admin = AdminClient({"bootstrap.servers": endpoints.kafka})
@@ -65,7 +73,7 @@ class Secured:
         # The controller has it; the broker learns of it a moment later.
         login = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": SCRAM_USER, "sasl.password": password}
         settings = {"bootstrap.servers": self.address("UNCIPHERED"), "security.protocol": "SASL_PLAINTEXT", **login}
-        silent = logging.getLogger("tests.support.secured")
+        silent = logging.getLogger("tests.support.security.secured")
         silent.setLevel(logging.CRITICAL)
 
         def known() -> bool:
@@ -82,49 +90,13 @@ def allow_least(endpoints: Endpoints, pipeline: str) -> None:
     allow(AdminClient({"bootstrap.servers": endpoints.kafka}), LEAST_USER, rights_of_pipeline(pipeline))
 
 
-class Certificates:
-    """A CA, a broker's and a client's certificate by it, and another CA. Made when they are first asked for."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.ca, self.other_ca = folder / "ca.pem", folder / "other.pem"
-        self.broker, self.broker_key = folder / "broker.pem", folder / "broker.key"
-        self.client, self.client_key = folder / "client.pem", folder / "client.key"
-        self.encrypted_key, self.old_key = folder / "client-encrypted.key", folder / "client-sec1.key"
-        self.chain, self.chain_key = folder / "chain.pem", folder / "far.key"
-        self.stranger, self.stranger_key = folder / "stranger.pem", folder / "stranger.key"
-        if not self.chain.exists():
-            self._make()
-
-    def _make(self) -> None:
-        for name in ("ca", "other"):
-            new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30")
-            self._openssl("req", "-x509", *new, "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN={name}")
-        self._sign("broker", "/CN=broker", f"subjectAltName=IP:{LOOPBACK}")
-        self._sign("client", "/CN=driftless", "subjectAltName=DNS:driftless")
-        encrypted = ("-v2", "aes-256-cbc", "-passout", f"pass:{KEY_PASSWORD}")
-        self._openssl("ec", "-in", "client.key", "-out", self.old_key.name)
-        self._openssl("pkcs8", "-topk8", "-in", "client.key", *encrypted, "-out", self.encrypted_key.name)
-
-        self._sign("middle", "/CN=middle", "basicConstraints=critical,CA:true")
-        self._sign("far", "/CN=far", "subjectAltName=DNS:far", by="middle")
-        self._sign("stranger", "/CN=stranger", "subjectAltName=DNS:stranger", by="other")
-        self.chain.write_text("".join((self._folder / f"{name}.pem").read_text() for name in ("far", "middle")))
-
-    def _sign(self, name: str, subject: str, extension: str, *, by: str = "ca") -> None:
-        new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-        self._openssl("req", *new, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", subject)
-        (self._folder / f"{name}.ext").write_text(extension)
-        ca = ("-CA", f"{by}.pem", "-CAkey", f"{by}.key", "-CAcreateserial", "-days", "30", "-extfile", f"{name}.ext")
-        self._openssl("x509", "-req", "-in", f"{name}.csr", *ca, "-out", f"{name}.pem")
-
-    def _openssl(self, *arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=self._folder, check=True, capture_output=True)
-
-
 def prepare(stack: Stack) -> Secured:
     """Give a stack's broker the listeners. One that runs without them is started again."""
     found = Secured(make_folder(stack.folder / "secured"), {})
+    # A broker reads no key of tokens from a place that it was not told of when it was started.
+    place = f"-D{_KEYS_OF_TOKENS}={found.token_key.known.as_uri()}"
+    if place not in os.environ.get(OPTIONS, ""):
+        os.environ[OPTIONS] = f"{os.environ.get(OPTIONS, '')} {place}"
     if not (stack.folder / MORE).exists():
         found.ports.update(zip(_NAMES, _free_ports(stack.name), strict=True))
         (found.folder / "ports.json").write_text(json.dumps(found.ports))
@@ -147,7 +119,12 @@ def _settings(secured: Secured) -> dict[str, str]:
     plain = f'{_MODULE}.plain.PlainLoginModule required user_{PLAIN_USER}="{PLAIN_PASSWORD}";'
     sasl: dict[str, str] = {}
     for name in ("secured", "unciphered"):
-        sasl[f"listener.name.{name}.sasl.enabled.mechanisms"] = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
+        sasl[f"listener.name.{name}.sasl.enabled.mechanisms"] = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"
+        token = f"listener.name.{name}.oauthbearer.sasl"
+        sasl[f"{token}.jaas.config"] = f"{_MODULE}.oauthbearer.OAuthBearerLoginModule required;"
+        sasl[f"{token}.server.callback.handler.class"] = f"{_MODULE}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+        sasl[f"{token}.oauthbearer.jwks.endpoint.url"] = secured.token_key.known.as_uri()
+        sasl[f"{token}.oauthbearer.expected.audience"] = AUDIENCE
         sasl[f"listener.name.{name}.plain.sasl.jaas.config"] = plain
         for mechanism in ("scram-sha-256", "scram-sha-512"):
             line = f"{_MODULE}.scram.ScramLoginModule required;"
@@ -159,7 +136,7 @@ def _settings(secured: Secured) -> dict[str, str]:
         **sasl,
         "listener.name.certified.ssl.client.auth": "required",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": f"User:ANONYMOUS;User:{PLAIN_USER};User:{SCRAM_USER};User:CN=driftless;User:CN=far",
+        "super.users": ";".join(f"User:{user}" for user in _SUPER),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.certificate.chain": files.broker.read_text(),
         "ssl.keystore.key": files.broker_key.read_text(),

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.support.secured import Certificates
+from tests.support.security.certificates import Certificates
 
 
 @contextmanager

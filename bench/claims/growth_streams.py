@@ -6,7 +6,9 @@ import json
 import threading
 import time
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -93,9 +95,24 @@ def _measured(spark: SparkSession, kafka: Kafka, keys: int, report: Report) -> _
             until("Spark to report a batch", lambda: running.query.recentProgress)
             (state,) = running.query.recentProgress[-1].stateOperators
             groups, memory = state.numRowsTotal, state.memoryUsedBytes
-            files = sum(map(_needed, (running.folder / "state").glob("*/*")))
+            stores = list((running.folder / "state").glob("*/*"))
+            until(
+                "snapshots of the state", partial(_snapshotted, kafka, topics["clicks"], stores), seconds=300, every=1.0
+            )
+            files = sum(map(_needed, stores))
     report(f"{groups:,} groups of {count:,} events: {spent:.1f} CPU s, {memory:,} bytes of memory, {files:,} in files")
     return _Size(groups, spent / count, memory / groups, files / groups)
+
+
+def _snapshotted(kafka: Kafka, topic: str, stores: Sequence[Path]) -> bool:
+    """Whether there is a snapshot of every store. Spark writes one in the minute after ten batches: here is one more.
+    Before that, a state is in files of changes alone, which are smaller.
+    """
+    event = {"id": 1, "user_id": 1, "page": "page", "at": round(time.time() * 1000)}
+    producer = kafka.producer()
+    producer.produce(topic, json.dumps(event).encode())
+    producer.flush(30)
+    return all(any(store.glob("*.zip")) for store in stores)
 
 
 def _needed(store: Path) -> int:
@@ -103,10 +120,8 @@ def _needed(store: Path) -> int:
     since. Those of older versions, of which it keeps ten, are of no one state.
     """
     snapshots = {int(path.stem): path for path in store.glob("*.zip")}
-    newest = max(snapshots, default=0)
+    newest = max(snapshots)
     size = sum(path.stat().st_size for path in store.glob("*.changelog") if int(path.stem) > newest)
-    if not snapshots:
-        return size
     with zipfile.ZipFile(snapshots[newest]) as snapshot:
         held = json.loads(snapshot.read("metadata").partition(b"\n")[2])
     return size + snapshots[newest].stat().st_size + sum(int(file["sizeBytes"]) for file in held["sstFiles"])

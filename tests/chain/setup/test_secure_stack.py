@@ -8,17 +8,25 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Any
 
 import psycopg
 import pytest
 import redis
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from driftless.config.kafka_security import KafkaSecurity, librdkafka
 from stack import SERVERS, Endpoints, Stack
 from stack.servers import http
+from stack.servers.kafka import login_of
 from tests.support import run
 from tests.support.machine import Machine
 
@@ -238,6 +246,37 @@ def test_up_again_changes_nothing(place: Place) -> None:
     done = place.here("up", "--name", STACK, "--secure", "--pipeline", NAME, "--json", seconds=120)
     assert (done.code, json.loads(done.out)) == (0, place.sections)
     assert place.stack.running() == running
+
+
+def test_passwords_of_kafka_and_postgres_are_changed_without_reading_anything_anew(place: Place) -> None:
+    """As docs/security.md has it. What was followed before is not read again."""
+    keys, old = place.stack.keys, _resolved(place.sections["source"]["dsn"])
+    assert keys is not None
+    job = place.here.run()
+    place.wait()
+    changed = {role: f"changed-{role}-{token_urlsafe(12)}" for role in ("postgres-driftless", "kafka-driftless")}
+    place.admin.execute(f"alter role driftless password '{changed['postgres-driftless']}'".encode())
+    admin = AdminClient({"bootstrap.servers": place.endpoints.kafka, **librdkafka(login_of(keys, "admin"))})
+    credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+    change = UserScramCredentialUpsertion("driftless", credential, changed["kafka-driftless"].encode())
+    for done in admin.alter_user_scram_credentials([change]).values():
+        done.result()
+    for role, password in changed.items():
+        keys.password_file(role).write_text(password, encoding="utf-8")
+    assert job.stop() == 0
+    applied = place.here("apply", seconds=120)
+    assert (applied.code, "nothing to change" in applied.out) == (0, True), applied.out + applied.err
+    login = f"driftless:{keys.password('connect-driftless')}"
+    restart = f"{place.endpoints.connect}/connectors/driftless-{NAME}/restart?includeTasks=true"
+    assert http.call("POST", restart, keys=keys, login=login, seconds=30) in (202, 204)
+    job = place.here.run()
+    place.admin.execute("update docs set title = 'after' where id = 3")
+    place.wait()
+    assert set(place.proof().values()) == {(ROWS - 1, 0, 0)}
+    assert "epoch 2" not in place.here("status", seconds=60).out
+    assert job.stop() == 0
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(old, connect_timeout=5)
 
 
 def test_plan_says_what_the_connect_worker_needs(place: Place, tmp_path: Path) -> None:

@@ -187,6 +187,22 @@ def _more(config: Config, context: Any, streams: Mapping[str, Any]) -> Iterator[
             yield Finding(str(problem), planned=True)
 
 
+def _admin(config: Config, context: Any) -> Iterator[Any]:
+    """What keeps `apply` from the rights of `admin_dsn`, where that is given."""
+    from connectors.pipeline.check import Finding
+    from connectors.postgres.client import Postgres
+
+    if config.source.admin_dsn is None:
+        return
+    at = ("source", "admin_dsn")
+    try:
+        with Postgres(config.source.admin_dsn) as admin:
+            if admin.identity() != context.source.identity():
+                yield Finding(config.at(at, "leads to another server or database than `dsn`"))
+    except SyncError as exc:
+        yield Finding(config.at(at, told_of(exc)))
+
+
 def _log_in_as_spark(config: Config, kafka: Kafka) -> None:
     """Try the Java client too, which has names of its own for security. It needs a JVM: only where security is set."""
     from cli.run import spark_jars
@@ -209,7 +225,7 @@ def check(file: File = SYNC, as_json: Json = False) -> None:
     with reach(config) as context:
         streams, wrong = _analysed(config, context)
         findings, _ = _findings(config, context, streams)
-        findings += wrong
+        findings += [*wrong, *_admin(config, context)]
         fatal = any(finding.fatal for finding in findings)
         _log_in_as_spark(config, context.kafka)
         if not any(finding.fatal and not finding.planned for finding in findings):

@@ -82,6 +82,11 @@ class KafkaSecurity(Model):
     scope: str | None = Field(
         default=None, description="What the token is asked for, where the provider wants that.", examples=["kafka"]
     )
+    extensions: dict[str, str] = Field(
+        default={},
+        description="What goes to the brokers with the token, as Confluent Cloud wants it.",
+        examples=["{logicalCluster: lkc-1, identityPoolId: pool-1}"],
+    )
     ca: Pem | None = Field(
         default=None,
         repr=False,
@@ -131,7 +136,7 @@ class KafkaSecurity(Model):
 
 
 _PASSWORD, _TOKEN = ("username", "password"), ("token_url", "client_id", "client_secret")
-BY_TOKEN = (*_TOKEN, "scope")
+BY_TOKEN = (*_TOKEN, "scope", "extensions")
 """Fields that only a login by token has."""
 _SASL = ("mechanism", *_PASSWORD, *BY_TOKEN)
 _TLS = ("ca", "certificate", "key", "key_password", "check_server_name")
@@ -210,6 +215,9 @@ def librdkafka(security: KafkaSecurity | None) -> dict[str, str]:
             settings["sasl.oauthbearer.client.id"] = security.client_id or ""
             settings["sasl.oauthbearer.client.secret"] = security.client_secret or ""
             settings |= {"sasl.oauthbearer.scope": security.scope} if security.scope else {}
+            if security.extensions:
+                told = ",".join(f"{name}={value}" for name, value in security.extensions.items())
+                settings["sasl.oauthbearer.extensions"] = told
         else:
             settings["sasl.username"] = security.username or ""
             settings["sasl.password"] = security.password or ""
@@ -232,6 +240,7 @@ def java(security: KafkaSecurity | None) -> dict[str, str]:
         given = {"username": security.username, "password": security.password}
         if security.by_token:
             given = {"clientId": security.client_id, "clientSecret": security.client_secret, "scope": security.scope}
+            given |= {f"extension_{name}": value for name, value in security.extensions.items()}
             settings["sasl.login.callback.handler.class"] = f"{_JAVA}.oauthbearer.OAuthBearerLoginCallbackHandler"
             settings["sasl.oauthbearer.token.endpoint.url"] = security.token_url or ""
         options = " ".join(f"{name}={_in_jaas(text)}" for name, text in given.items() if text is not None)
@@ -292,6 +301,7 @@ FIELD_OF = {
     "sasl.oauthbearer.client.credentials.client.id": "client_id",
     "sasl.oauthbearer.client.credentials.client.secret": "client_secret",
     "sasl.oauthbearer.scope": "scope",
+    "sasl.oauthbearer.extensions": "extensions",
     "enable.ssl.certificate.verification": "ca",
     "ssl.endpoint.identification.algorithm": "check_server_name",
     "ssl.key.password": "key_password",

@@ -213,6 +213,7 @@ def test_no_password_is_in_any_output_log_topic_or_file(place: Place) -> None:
     ("where", "said"),
     [
         ("source.dsn", "password authentication failed"),
+        ("source.admin_dsn", "source.admin_dsn: Postgres at"),
         ("kafka.security.password", "refuses the login of `driftless`"),
         ("connect.password_http", "401"),
         ("followers.doc-search.opensearch.url", "401"),

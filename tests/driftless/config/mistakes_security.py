@@ -33,7 +33,7 @@ SECURITY_MISTAKES = [
         "a mechanism that there is not",
         "  partitions: 4",
         "  security: {protocol: SASL_SSL, mechanism: SCRAM-SHA512, username: u, password: p}",
-        "9: kafka.security.mechanism: must be 'PLAIN', 'SCRAM-SHA-256' or 'SCRAM-SHA-512'; did you mean "
+        "9: kafka.security.mechanism: must be 'PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512' or 'OAUTHBEARER'; did you mean "
         "`SCRAM-SHA-512`?",
     ),
     (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cli.run import spark_jars
-from driftless.config.kafka_security import KafkaSecurity, problems
+from driftless.config.kafka_security import KafkaSecurity, java, librdkafka, problems
 from driftless.config.models import KafkaConfig
 from driftless.errors import SourceMisconfigured
 from driftless.kafka.client import Kafka
@@ -18,6 +18,7 @@ from tests.support.security.secured import Secured
 from tests.support.security.token_server import SCOPE, TOKEN_SECRET, TOKEN_USER, token_server
 
 TOKEN_SECONDS = 5.0
+MORE = {"extensions": {"logicalCluster": "lkc-1", "identityPoolId": "pool-1"}}
 
 
 def configured(secured: Secured, fields: dict[str, Any]) -> KafkaConfig:
@@ -31,7 +32,7 @@ def by_token(secured: Secured) -> Iterator[tuple[dict[str, Any], list[str]]]:
     """Fields of a login by token, and the scopes that were asked for."""
     with token_server(secured.token_key, seconds=TOKEN_SECONDS) as (url, given):
         fields = {"mechanism": "OAUTHBEARER", "token_url": url}
-        yield fields | {"client_id": TOKEN_USER, "client_secret": TOKEN_SECRET, "scope": SCOPE}, given
+        yield fields | {"client_id": TOKEN_USER, "client_secret": TOKEN_SECRET, "scope": SCOPE, **MORE}, given
 
 
 @pytest.mark.server
@@ -79,3 +80,12 @@ def test_fields_of_a_password_and_of_a_token_do_not_go_together() -> None:
         found = dict(reversed(list(problems(KafkaSecurity(protocol="SASL_PLAINTEXT", **fields)))))  # type: ignore[arg-type]
         assert found.keys() == wrong.keys(), found
         assert all(said in found[field] for field, said in wrong.items()), found
+
+
+def test_what_goes_with_the_token_is_given_to_both_clients() -> None:
+    fields = {"mechanism": "OAUTHBEARER", "token_url": "https://a", "client_id": "b", "client_secret": "c"}
+    security = KafkaSecurity.model_validate({"protocol": "SASL_PLAINTEXT", **fields, **MORE})
+    assert librdkafka(security)["sasl.oauthbearer.extensions"] == "logicalCluster=lkc-1,identityPoolId=pool-1"
+    line = java(security)["sasl.jaas.config"]
+    assert line.endswith('clientSecret="c" extension_logicalCluster="lkc-1" extension_identityPoolId="pool-1";')
+    assert "scope" not in line

@@ -95,7 +95,7 @@ def _measured(spark: SparkSession, kafka: Kafka, keys: int, report: Report) -> _
             until("Spark to report a batch", lambda: running.query.recentProgress)
             (state,) = running.query.recentProgress[-1].stateOperators
             groups, memory = state.numRowsTotal, state.memoryUsedBytes
-            stores = list((running.folder / "state").glob("*/*"))
+            stores = list((running.folder / "state").glob("*/[0-9]*"))
             until(
                 "snapshots of the state", partial(_snapshotted, kafka, topics["clicks"], stores), seconds=300, every=1.0
             )

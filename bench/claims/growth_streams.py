@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
@@ -32,6 +33,7 @@ from jobs.spark.session import session, stop
 from jobs.streams.late.corrected import newest_corrected
 from jobs.streams.log.published import published
 from jobs.streams.moment import StreamMoment
+from jobs.streams.sql import query as queries
 from stack import Stack, fetch
 
 OPEN = (
@@ -41,6 +43,7 @@ OPEN = (
 """One window of this century: as many groups as there are users."""
 MINUTES = OPEN.replace("36500 days", "1 minute")
 EVENTS_OF_A_KEY = 2
+BATCHES = 10
 MEANWHILE = 1_000
 """Events a second while a stream is proven."""
 
@@ -86,7 +89,9 @@ def _measured(spark: SparkSession, kafka: Kafka, keys: int, report: Report) -> _
     """Of every group open: reading alone, before any document comes of it."""
     name, now = f"bench-{time.time_ns()}", int(time.time() * 1000)
     count = EVENTS_OF_A_KEY * keys
-    with written_events(kafka, name, {"clicks": count}, now, keys) as topics:
+    # In as many batches whatever the size: what is written of a key again stays beside what was there for a while.
+    in_batches = patch.object(queries, "MOST_OFFSETS", max(1, count // BATCHES))
+    with in_batches, written_events(kafka, name, {"clicks": count}, now, keys) as topics:
         begun = cpu_seconds()
         with running_query(spark, kafka, name, _stream(kafka, OPEN, topics["clicks"])) as running:
             ends = {topics["clicks"]: kafka.committed_ends(topics["clicks"], PARTITIONS)}

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-from stack.machine.keys import Keys
-from stack.servers import connect, kafka, opensearch, postgres, redis
+from stack.machine.keys import USER, Keys
+from stack.servers.connect import Connect
+from stack.servers.kafka import Kafka, login_of
+from stack.servers.opensearch import OpenSearch
+from stack.servers.postgres import SUPERUSER, Postgres
+from stack.servers.redis import Redis
 from stack.servers.server import Site
 
 
@@ -18,45 +21,42 @@ def sections(site: Site, servers: Sequence[str]) -> dict[str, Any]:
     assert keys is not None
     ca = str(keys.ca)
     found = {
-        "postgres": ("source", _source(site, keys)),
+        "postgres": ("source", _source(Postgres(site), _secret(keys, "postgres"))),
         "kafka": ("kafka", _kafka(site, keys)),
-        "connect": (
-            "connect",
-            {
-                "url": connect.Connect(site).url(),
-                "ca_certs": ca,
-                "username": connect.USER,
-                "password_http": _text(connect.password_file(keys)),
-                "source_ssl": {"ca": ca},
-            },
+        "connect": ("connect", _connect(Connect(site), ca, _secret(keys, "connect"))),
+        "opensearch": (
+            "opensearch",
+            {"url": OpenSearch(site).url(_secret(keys, "opensearch")), "ca_certs": ca},
         ),
-        "opensearch": ("opensearch", {"url": _url("https", site, "opensearch", opensearch.password_file(keys))}),
-        "redis": ("redis", {"url": f"{_url('rediss', site, 'redis', redis.password_file(keys))}/0"}),
+        "redis": ("redis", {"url": Redis(site).url_with(_secret(keys, "redis")), "ca_certs": ca}),
     }
-    for store in ("opensearch", "redis"):
-        found[store][1]["ca_certs"] = ca
     return {name: section for server, (name, section) in found.items() if server in servers}
 
 
-def _source(site: Site, keys: Keys) -> dict[str, Any]:
+def _secret(keys: Keys, server: str) -> str:
+    return _text(keys.password_file(server))
+
+
+def _source(server: Postgres, secret: str) -> dict[str, Any]:
     """The role that streams the log, and the superuser, for `apply` alone."""
-    place = f"{site.address('postgres')}/postgres?sslmode=verify-full&sslrootcert={quote(str(keys.ca), safe='/')}"
-    users = {
-        "dsn": (postgres.USER, postgres.password_file(keys)),
-        "admin_dsn": ("postgres", postgres.Postgres(site).password_file),
+    return {
+        "dsn": server.dsn_of(USER, secret),
+        "admin_dsn": server.dsn_of(SUPERUSER, _text(server.password_file)),
     }
-    return {field: f"postgresql://{user}:{_text(file)}@{place}" for field, (user, file) in users.items()}
 
 
 def _kafka(site: Site, keys: Keys) -> dict[str, Any]:
-    login = kafka.login_of(keys, kafka.USER)
+    login = login_of(keys, USER)
     security = {"protocol": login.protocol, "mechanism": login.mechanism, "username": login.username}
-    secret = {"password": _text(kafka.password_file(keys, kafka.USER)), "ca": str(keys.ca)}
-    return {"bootstrap": site.address("kafka"), "security": {**security, **secret}}
+    return {
+        "bootstrap": site.address(Kafka.name),
+        "security": {**security, "password": _secret(keys, Kafka.name), "ca": str(keys.ca)},
+    }
 
 
-def _url(scheme: str, site: Site, server: str, password: Path) -> str:
-    return f"{scheme}://{opensearch.USER}:{_text(password)}@{site.address(server)}"
+def _connect(server: Connect, ca: str, secret: str) -> dict[str, Any]:
+    login = {"username": USER, "password_http": secret}
+    return {"url": server.url(), "ca_certs": ca, **login, "source_ssl": {"ca": ca}}
 
 
 def _text(file: Path) -> str:

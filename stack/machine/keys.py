@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
-    load_pem_private_key,
     pkcs12,
 )
 from cryptography.x509.oid import NameOID
@@ -24,6 +23,8 @@ from cryptography.x509.oid import NameOID
 from stack.machine.home import User, make_folder, replace_private, write_private
 from stack.machine.ports import LOOPBACK
 
+USER = "driftless"
+"""As whom driftless logs in to every server of a secured stack."""
 SERVER, ADMIN = "server", "admin"
 """The certificates: what every server shows, and what opens the search server to the stack itself."""
 _YEARS = 10
@@ -51,15 +52,19 @@ class Keys:
 
     @property
     def store(self) -> Path:
-        """The servers' certificate and key as PKCS#12, under the password of `store`: all that Jetty can read."""
+        """The servers' certificate and key as PKCS#12, under `store_password`: all that Jetty can read."""
         return self.folder / f"{SERVER}.p12"
 
-    def password_file(self, role: str) -> Path:
-        return self.folder / f"{role}.password"
+    @property
+    def store_password(self) -> str:
+        return self.password(SERVER, "store")
 
-    def password(self, role: str) -> str:
-        """That of a role on a server; a new one where it has none yet."""
-        path = self.password_file(role)
+    def password_file(self, server: str, user: str = USER) -> Path:
+        return self.folder / f"{server}-{user}.password"
+
+    def password(self, server: str, user: str = USER) -> str:
+        """That of a user of a server; a new one where it has none yet."""
+        path = self.password_file(server, user)
         if not path.exists():
             write_private(path, secrets.token_urlsafe(24), owner=self.owner)
         return path.read_text(encoding="utf-8")
@@ -83,18 +88,12 @@ class Keys:
             pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
             write_private(self.key(name), pem.decode(), owner=self.owner)
             write_private(self.certificate(name), signed.public_bytes(Encoding.PEM).decode(), owner=self.owner)
-        self._store(ca)
+            if name == SERVER:  # Jetty takes it together with the one that signed it
+                lock = BestAvailableEncryption(self.store_password.encode())
+                data = pkcs12.serialize_key_and_certificates(name.encode(), key, signed, [ca], lock)
+                replace_private(self.store, data, owner=self.owner)
         write_private(self.ca, ca.public_bytes(Encoding.PEM).decode(), owner=self.owner)
         self.ca.chmod(0o644)
-
-    def _store(self, ca: x509.Certificate) -> None:
-        """Jetty takes a certificate together with those that signed it."""
-        key = load_pem_private_key(self.key(SERVER).read_bytes(), None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
-        own = x509.load_pem_x509_certificate(self.certificate(SERVER).read_bytes())
-        lock = BestAvailableEncryption(self.password("store").encode())
-        data = pkcs12.serialize_key_and_certificates(b"server", key, own, [ca], lock)
-        replace_private(self.store, data, owner=self.owner)
 
 
 def _name(common: str) -> x509.Name:

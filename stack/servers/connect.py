@@ -9,7 +9,7 @@ from driftless.config.kafka_security import in_worker, java
 from driftless.kafka.topic_settings import MAX_MESSAGE_BYTES
 from stack.machine import artifacts
 from stack.machine.home import Report
-from stack.machine.keys import Keys
+from stack.machine.keys import USER, Keys
 from stack.servers.http import answers
 from stack.servers.kafka import WORKER, Kafka, login_of
 from stack.servers.server import JavaServer, log4j2, properties
@@ -30,9 +30,6 @@ SECRETS = "secrets"
 HEAP = "768m"
 MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
 _LOGIN = "org.apache.kafka.connect.rest.basic.auth.extension"
-USER = "driftless"
-"""Who may use the interface of a secured worker."""
-_ROLE = f"connect-{USER}"
 
 
 def worker_settings(*, bootstrap: str, plugins: Path, secrets: Path) -> dict[str, object]:
@@ -75,10 +72,6 @@ def worker_settings(*, bootstrap: str, plugins: Path, secrets: Path) -> dict[str
     }
 
 
-def password_file(keys: Keys) -> Path:
-    return keys.password_file(_ROLE)
-
-
 class Connect(JavaServer):
     """The worker. A connector's record and its offset land in one transaction, so a killed worker repeats none."""
 
@@ -113,8 +106,8 @@ class Connect(JavaServer):
             "rest.advertised.listener": "https",
             "listeners.https.ssl.keystore.type": "PKCS12",
             "listeners.https.ssl.keystore.location": keys.store,
-            "listeners.https.ssl.keystore.password": keys.password("store"),
-            "listeners.https.ssl.key.password": keys.password("store"),
+            "listeners.https.ssl.keystore.password": keys.store_password,
+            "listeners.https.ssl.key.password": keys.store_password,
             **in_worker(java(login_of(keys, WORKER))),
         }
 
@@ -123,7 +116,7 @@ class Connect(JavaServer):
         self.write(folder, "log4j2.properties", log4j2(LEVELS))
         self.write(folder, "worker.properties", properties(self.settings()))
         if self.site.keys is not None:
-            users = self.write(folder, "users.properties", properties({USER: self.site.keys.password(_ROLE)}))
+            users = self.write(folder, "users.properties", properties({USER: self.site.keys.password(self.name)}))
             entry = f'KafkaConnect {{ {_LOGIN}.PropertyFileLoginModule required file="{users}"; }};\n'
             self.write(folder, "login.conf", entry)
 
@@ -138,5 +131,5 @@ class Connect(JavaServer):
 
     def ready(self) -> bool:
         keys = self.site.keys
-        login = "" if keys is None else f"{USER}:{keys.password(_ROLE)}"
+        login = "" if keys is None else f"{USER}:{keys.password(self.name)}"
         return all(answers(f"{self.url()}{path}", keys=keys, login=login) for path in ("/health", "/connectors"))

@@ -8,7 +8,7 @@ import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -23,7 +23,7 @@ from driftless.config.kafka_security import KafkaSecurity, librdkafka
 from driftless.errors import StackError
 from driftless.kafka.topic_settings import MAX_MESSAGE_BYTES
 from stack.machine.home import Report
-from stack.machine.keys import SERVER, Keys
+from stack.machine.keys import SERVER, USER, Keys
 from stack.servers.kafka_rights import allow, rights_of_connector, rights_of_pipeline, rights_of_worker
 from stack.servers.server import JavaServer, log4j2, properties
 
@@ -46,8 +46,8 @@ MORE = "kafka.more.json"
 _LISTENERS = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 
 
-USER, WORKER = "driftless", "connect"
-"""Who logs in to a secured broker by SCRAM, with the rights of kafka_rights.py: driftless, and the Connect worker."""
+WORKER = "connect"
+"""Who logs in to a secured broker by SCRAM beside driftless, with the rights of kafka_rights.py: the Connect worker."""
 _ADMIN, _BROKER = "admin", "broker"
 """Who may do everything: the stack itself, and the broker with itself. In its settings, since it starts with them."""
 _MECHANISM = "SCRAM-SHA-512"
@@ -114,8 +114,8 @@ class Kafka(JavaServer):
 
     def _secured(self, keys: Keys) -> dict[str, object]:
         broker, controller = self.site.address("kafka"), self.site.address("kafka-controller")
-        users = " ".join(f'user_{role}="{_password(keys, role)}"' for role in (_ADMIN, _BROKER))
-        own = f'username="{_BROKER}" password="{_password(keys, _BROKER)}"'
+        users = " ".join(f'user_{role}="{keys.password(self.name, role)}"' for role in (_ADMIN, _BROKER))
+        own = f'username="{_BROKER}" password="{keys.password(self.name, _BROKER)}"'
         return {
             "listeners": f"CLIENT://{broker},CONTROLLER://{controller}",
             "advertised.listeners": f"CLIENT://{broker}",
@@ -152,17 +152,17 @@ class Kafka(JavaServer):
         return [*main, folder / "server.properties"]
 
     def ready(self) -> bool:
-        try:
-            return bool(self._admin.list_topics(timeout=2).brokers)
-        except KafkaException:
-            return False
+        return _answers(self._admin)
 
     @cached_property
     def _admin(self) -> AdminClient:
+        return self._client(_ADMIN)
+
+    def _client(self, user: str) -> AdminClient:
         silent = logging.getLogger("driftless.stack.kafka")
         silent.addHandler(logging.NullHandler())
         silent.propagate = False
-        login = {} if self.site.keys is None else librdkafka(login_of(self.site.keys, _ADMIN))
+        login = {} if self.site.keys is None else librdkafka(login_of(self.site.keys, user))
         return AdminClient({"bootstrap.servers": self.site.address("kafka"), **login}, logger=silent)
 
     def open(self) -> None:
@@ -172,10 +172,14 @@ class Kafka(JavaServer):
         with _refusals():
             for user in (USER, WORKER):
                 credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _ITERATIONS)
-                change = UserScramCredentialUpsertion(user, credential, _password(self.site.keys, user).encode())
+                change = UserScramCredentialUpsertion(
+                    user, credential, self.site.keys.password(self.name, user).encode()
+                )
                 for done in self._admin.alter_user_scram_credentials([change]).values():
                     done.result()
             allow(self._admin, WORKER, rights_of_worker(self.group))
+        for user in (USER, WORKER):
+            self.require(f"the login of {user}", partial(_answers, self._client(user)))
 
     def allow(self, pipeline: str) -> None:
         """Give the users what a pipeline of this name needs."""
@@ -187,6 +191,13 @@ class Kafka(JavaServer):
     def group(self) -> str:
         """Of the Connect worker."""
         return f"connect-{self.site.stack}"
+
+
+def _answers(client: AdminClient) -> bool:
+    try:
+        return bool(client.list_topics(timeout=2).brokers)
+    except KafkaException:
+        return False
 
 
 @contextmanager
@@ -202,12 +213,4 @@ def login_of(keys: Keys, user: str) -> KafkaSecurity:
     """How a user of the secured broker logs in."""
     mechanism = "PLAIN" if user == _ADMIN else _MECHANISM
     fields = {"protocol": "SASL_SSL", "mechanism": mechanism, "username": user, "ca": str(keys.ca)}
-    return KafkaSecurity.model_validate({**fields, "password": _password(keys, user)})
-
-
-def password_file(keys: Keys, user: str) -> Path:
-    return keys.password_file(f"kafka-{user}")
-
-
-def _password(keys: Keys, user: str) -> str:
-    return keys.password(f"kafka-{user}")
+    return KafkaSecurity.model_validate({**fields, "password": keys.password(Kafka.name, user)})

@@ -9,14 +9,12 @@ from driftless.errors import StackError
 from stack.machine import unpack
 from stack.machine.home import Report
 from stack.machine.java import more_options
-from stack.machine.keys import ADMIN, SERVER, Keys
+from stack.machine.keys import ADMIN, SERVER, USER, Keys
 from stack.machine.ports import LOOPBACK
 from stack.servers import http
 from stack.servers.server import JavaServer
 
 HEAP = "-Xms1g -Xmx1g"
-USER = "driftless"
-_ROLE = f"opensearch-{USER}"
 OF_CLUSTER = (
     "cluster:monitor/main",
     "indices:admin/index_template/get",
@@ -67,10 +65,6 @@ config:
 """
 
 
-def password_file(keys: Keys) -> Path:
-    return keys.password_file(_ROLE)
-
-
 class OpenSearch(JavaServer):
     """A store. 3.8 where Java is 21 or newer, else 2.19; an acknowledged write survives a kill.
 
@@ -99,10 +93,12 @@ class OpenSearch(JavaServer):
                 hint="set OPENSEARCH_JAVA_HOME to a JDK 21 or newer, or use a stack of another name",
             )
 
-    def url(self) -> str:
-        """Secured, with its one user."""
+    def url(self, password: str = "") -> str:
+        """Secured, with its one user. `password`: what stands in place of the password itself."""
         keys, address = self.site.keys, self.site.address("opensearch")
-        return f"http://{address}" if keys is None else f"https://{USER}:{keys.password(_ROLE)}@{address}"
+        if keys is None:
+            return f"http://{address}"
+        return f"https://{USER}:{password or keys.password(self.name)}@{address}"
 
     def settings(self) -> dict[str, object]:
         return {
@@ -172,7 +168,7 @@ class OpenSearch(JavaServer):
         indices = {"index_patterns": ["*"], "allowed_actions": list(OF_INDICES)}
         for path, body in (
             (f"roles/{USER}", {"cluster_permissions": list(OF_CLUSTER), "index_permissions": [indices]}),
-            (f"internalusers/{USER}", {"password": keys.password(_ROLE)}),
+            (f"internalusers/{USER}", {"password": keys.password(self.name)}),
             (f"rolesmapping/{USER}", {"users": [USER]}),
         ):
             url = f"https://{self.site.address('opensearch')}/_plugins/_security/api/{path}"
@@ -183,6 +179,8 @@ class OpenSearch(JavaServer):
             if said not in (200, 201):
                 what = f"opensearch: {path.replace('/', ' ')} could not be made: {said}"
                 raise StackError(what, hint="the log tells more: try again", unreachable=True)
+        url, login = f"https://{self.site.address('opensearch')}/", f"{USER}:{keys.password(self.name)}"
+        self.require(f"the login of {USER}", lambda: http.answers(url, keys=keys, login=login))
 
     def command(self) -> Sequence[str | Path]:
         return [self._tree(lambda _: None) / "bin" / "opensearch"]

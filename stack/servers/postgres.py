@@ -15,7 +15,7 @@ import psycopg
 from driftless.errors import StackError
 from stack.machine import artifacts, unpack
 from stack.machine.home import Report, write_private
-from stack.machine.keys import SERVER, Keys
+from stack.machine.keys import SERVER, USER, Keys
 from stack.machine.ports import LOOPBACK
 from stack.servers.server import Server
 
@@ -26,13 +26,7 @@ _HBA = """\
 host    all          all   127.0.0.1/32  scram-sha-256
 host    replication  all   127.0.0.1/32  scram-sha-256
 """
-USER = "driftless"
-_ROLE = f"postgres-{USER}"
-"""Who may log in to a secured server and stream the log: `apply` gives it the rest."""
-
-
-def password_file(keys: Keys) -> Path:
-    return keys.password_file(_ROLE)
+SUPERUSER = "postgres"
 
 
 class Postgres(Server):
@@ -57,9 +51,10 @@ class Postgres(Server):
             )
 
     def dsn(self) -> str:
-        return self._dsn(self._password())
+        return self.dsn_of(SUPERUSER, self._password())
 
-    def _dsn(self, password: str, user: str = "postgres") -> str:
+    def dsn_of(self, user: str, password: str) -> str:
+        """`password`: also what stands in place of it."""
         keys = self.site.keys
         proof = "" if keys is None else f"?sslmode=verify-full&sslrootcert={quote(str(keys.ca), safe='/')}"
         return f"postgresql://{user}:{password}@{self.site.address('postgres')}/postgres{proof}"
@@ -111,10 +106,10 @@ class Postgres(Server):
             return False
 
     def open(self) -> None:
-        """Make the role that streams the log."""
+        """Make the role that may log in and stream the log: `apply` gives it the rest."""
         if self.site.keys is None:
             return
-        password = self.site.keys.password(_ROLE)
+        password = self.site.keys.password(self.name)
         try:
             with psycopg.connect(self.dsn(), connect_timeout=10, autocommit=True) as connection:
                 if connection.execute("select 1 from pg_roles where rolname = %s", (USER,)).fetchone() is None:

@@ -9,22 +9,16 @@ import redis
 
 from stack.machine import unpack
 from stack.machine.home import Report
-from stack.machine.keys import SERVER, Keys
+from stack.machine.keys import SERVER, USER, Keys
 from stack.machine.ports import LOOPBACK
 from stack.servers.server import Server
 
-USER = "driftless"
-_ROLE = f"redis-{USER}"
 COMMANDS = (
     *("ping", "info", "select", "eval", "evalsha", "script|load", "scan", "memory|usage", "time"),
     *("get", "set", "mget", "strlen", "del", "unlink", "exists", "expireat", "rename"),
     *("hget", "hset", "hsetnx", "hdel", "hlen", "hmget", "hgetall", "hincrby", "hexists"),
 )
 """What driftless asks of Redis; docs/security.md says the same."""
-
-
-def password_file(keys: Keys) -> Path:
-    return keys.password_file(_ROLE)
 
 
 class Redis(Server):
@@ -40,7 +34,11 @@ class Redis(Server):
         keys = self.site.keys
         if keys is None:
             return f"redis://{self.site.address('redis')}/0"
-        return f"rediss://{USER}:{keys.password(_ROLE)}@{self.site.address('redis')}/0?ssl_ca_certs={keys.ca}"
+        return f"{self.url_with(keys.password(self.name))}?ssl_ca_certs={keys.ca}"
+
+    def url_with(self, password: str) -> str:
+        """That of a secured server, with this in place of its one user's password."""
+        return f"rediss://{USER}:{password}@{self.site.address('redis')}/0"
 
     def settings(self) -> dict[str, object]:
         return {
@@ -67,7 +65,7 @@ class Redis(Server):
         }
         lines = "".join(f'{key} "{value}"\n' for key, value in settings.items())
         rights = " ".join(f"+{command}" for command in COMMANDS)
-        return f"{lines}user default off\nuser {USER} on >{keys.password(_ROLE)} ~* &* -@all {rights}\n"
+        return f"{lines}user default off\nuser {USER} on >{keys.password(self.name)} ~* &* -@all {rights}\n"
 
     def prepare(self, report: Report) -> None:
         unpack.redis_tree(report)

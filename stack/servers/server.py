@@ -6,7 +6,8 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,8 @@ from stack.machine.java import Java, find_java, more_options
 from stack.machine.keys import Keys
 from stack.machine.ports import LOOPBACK
 from stack.machine.process import last_lines_of
+
+_LEARN_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,15 @@ class Server:
 
     def open(self) -> None:
         """Let in who is to use it, once it answers: before what needs it is started. Again changes nothing."""
+
+    def require(self, what: str, probe: Callable[[], bool]) -> None:
+        """Wait until something holds that the server has been told and may learn a moment later."""
+        deadline = time.monotonic() + _LEARN_SECONDS
+        while not probe():
+            if time.monotonic() > deadline:
+                what = f"{self.name}: {what} did not work within {_LEARN_SECONDS:.0f} s"
+                raise StackError(what, hint="the log tells more: try again", unreachable=True)
+            time.sleep(0.2)
 
     def run_once(self, command: Sequence[str | Path]) -> None:
         """Run a helper of the server as its user, to its end; its last lines are in the error when it fails."""

@@ -15,10 +15,10 @@ def test_what_was_made_is_kept(tmp_path: Path) -> None:
     keys = Keys(tmp_path / "keys", None)
     keys.make()
     before = {path.name: path.read_bytes() for path in keys.folder.iterdir()}
-    password = keys.password("redis-driftless")
+    password = keys.password("redis")
     keys.make()
     assert {name: (keys.folder / name).read_bytes() for name in before} == before
-    assert Keys(tmp_path / "keys", None).password("redis-driftless") == password
+    assert Keys(tmp_path / "keys", None).password("redis") == password
     assert len(password) >= 32
     assert keys.password("other") != password
 
@@ -52,7 +52,7 @@ def _require_signed(keys: Keys) -> None:
 def test_nobody_else_reads_what_is_secret(tmp_path: Path) -> None:
     keys = Keys(tmp_path / "keys", None)
     keys.make()
-    keys.password("kafka-admin")
+    keys.password("kafka", "admin")
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in keys.folder.iterdir()}
     assert modes.pop("ca.pem") == 0o644
     assert set(modes.values()) == {0o600}

@@ -29,13 +29,11 @@ from stack.servers import http
 from stack.servers.kafka import login_of
 from tests.support import run
 from tests.support.machine import Machine
+from tests.support.security.rejected import LIMIT, ROWS, make_docs, verified
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
 
 NAME = "secured"
-ROWS = 60
-LIMIT = 20
-"""Fields of the search index: one row has more, and is quarantined."""
 STACK = f"{run.STACK}-secure"
 
 
@@ -55,13 +53,7 @@ class Place:
         return KafkaSecurity.model_validate({**fields, "password": _secret(fields["password"])})
 
     def proof(self) -> dict[str, tuple[int, int, int]]:
-        """Of each follower: documents, quarantined ones, and how many are missing, extra or different besides those."""
-        done = self.here("verify", "--json", seconds=400)
-        assert done.out, f"verify said nothing and ended with {done.code}: {done.err}"
-        return {
-            f["name"]: (f["follower_documents"], f["quarantined"], f["missing"] + f["extra"] + f["different"])
-            for f in done.json()["followers"]
-        }
+        return verified(self.here)[1]
 
     def wait(self) -> None:
         lsn = self.admin.execute("select pg_current_wal_insert_lsn()::text").fetchone()
@@ -87,7 +79,7 @@ def place(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pl
         endpoints = secured.endpoints()
         assert endpoints is not None
         with psycopg.connect(endpoints.postgres, autocommit=True) as admin:
-            _fill(admin)
+            make_docs(admin)
             here.sync = _sync(sections)
             here.write()
             applied = here("apply", seconds=180)
@@ -98,15 +90,6 @@ def place(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pl
     finally:
         secured.destroy()
         stack.up()
-
-
-def _fill(admin: psycopg.Connection) -> None:
-    admin.execute("create table docs (id int primary key, title text, extra jsonb)")
-    admin.execute("create table lines (id int primary key, doc int, qty int)")
-    admin.execute("insert into docs select i, 'doc ' || i, '{}' from generate_series(1, %s) i", (ROWS,))
-    admin.execute("insert into lines select i, i % 20 + 1, i from generate_series(1, 100) i")
-    wide = json.dumps({f"f{i}": i for i in range(2 * LIMIT)})
-    admin.execute("update docs set extra = %s where id = 1", (wide,))
 
 
 def _sync(sections: dict[str, Any]) -> dict[str, Any]:
@@ -255,19 +238,19 @@ def test_passwords_of_kafka_and_postgres_are_changed_without_reading_anything_an
     assert keys is not None
     job = place.here.run()
     place.wait()
-    changed = {role: f"changed-{role}-{token_urlsafe(12)}" for role in ("postgres-driftless", "kafka-driftless")}
-    place.admin.execute(f"alter role driftless password '{changed['postgres-driftless']}'".encode())
+    changed = {server: f"changed-{server}-{token_urlsafe(12)}" for server in ("postgres", "kafka")}
+    place.admin.execute(f"alter role driftless password '{changed['postgres']}'".encode())
     admin = AdminClient({"bootstrap.servers": place.endpoints.kafka, **librdkafka(login_of(keys, "admin"))})
     credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-    change = UserScramCredentialUpsertion("driftless", credential, changed["kafka-driftless"].encode())
+    change = UserScramCredentialUpsertion("driftless", credential, changed["kafka"].encode())
     for done in admin.alter_user_scram_credentials([change]).values():
         done.result()
-    for role, password in changed.items():
-        keys.password_file(role).write_text(password, encoding="utf-8")
+    for server, password in changed.items():
+        keys.password_file(server).write_text(password, encoding="utf-8")
     assert job.stop() == 0
     applied = place.here("apply", seconds=120)
     assert (applied.code, "nothing to change" in applied.out) == (0, True), applied.out + applied.err
-    login = f"driftless:{keys.password('connect-driftless')}"
+    login = f"driftless:{keys.password('connect')}"
     restart = f"{place.endpoints.connect}/connectors/driftless-{NAME}/restart?includeTasks=true"
     assert http.call("POST", restart, keys=keys, login=login, seconds=30) in (202, 204)
     job = place.here.run()

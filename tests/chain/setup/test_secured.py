@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,13 @@ from tests.chain.conftest import MakePipeline
 from tests.support.compare import OpenSearch, View
 from tests.support.machine import until
 from tests.support.pipeline import Pipeline
+from tests.support.security.rejected import LIMIT, ROWS, make_docs, verified
 from tests.support.security.secured import LEAST_USER, PLAIN_USER, SCRAM_PASSWORD, Secured, allow_least
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
 
-ROWS, MORE = 60, 8000
-"""The second is more than is read by small slices: Spark's executors do."""
-LIMIT = 20
+MORE = 8000
+"""Rows: more than is read by small slices, so that Spark's executors do."""
 SEARCH = "doc-search"
 REASON = "invalid credentials with SASL mechanism SCRAM-SHA-512"
 SECONDS = 60
@@ -31,12 +30,7 @@ SECONDS = 60
 @pytest.fixture(scope="module")
 def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection, secured: Secured) -> Pipeline:
     """A view of one table, in a store that refuses one of its documents, and one of two tables."""
-    source.execute("create table docs (id int primary key, title text, extra jsonb)")
-    source.execute("create table lines (id int primary key, doc int, qty int)")
-    source.execute("insert into docs select i, 'doc ' || i, '{}' from generate_series(1, %s) i", (ROWS,))
-    source.execute("insert into lines select i, i % 20 + 1, i from generate_series(1, 100) i")
-    wide = json.dumps({f"f{i}": i for i in range(2 * LIMIT)})
-    source.execute("update docs set extra = %s where id = 1", (wide,))
+    make_docs(source)
     pipeline = make_pipeline(
         View("doc", "public.docs"),
         tables={"public.docs": {}, "public.lines": {}},
@@ -63,13 +57,9 @@ def pipeline(make_pipeline: MakePipeline, source: psycopg.Connection, secured: S
 
 def proof(pipeline: Pipeline) -> dict[str, tuple[int, int, int]]:
     """Of each follower: documents, quarantined ones, and how many are missing, extra or different besides those."""
-    done = pipeline.here("verify", "--json", seconds=400)
-    assert done.out, f"verify said nothing and ended with {done.code}: {done.err}"
+    done, found = verified(pipeline.here)
     assert "canary" not in f"{done.out}{done.err}"
-    return {
-        f["name"]: (f["follower_documents"], f["quarantined"], f["missing"] + f["extra"] + f["different"])
-        for f in done.json()["followers"]
-    }
+    return found
 
 
 def test_every_step_of_a_pipelines_life_over_tls_with_a_login(pipeline: Pipeline) -> None:

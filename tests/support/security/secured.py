@@ -93,7 +93,7 @@ def allow_least(endpoints: Endpoints, pipeline: str) -> None:
 def prepare(stack: Stack) -> Secured:
     """Give a stack's broker the listeners. One that runs without them is started again."""
     found = Secured(make_folder(stack.folder / "secured"), {})
-    # A broker reads no key of tokens from a place that it was not told of when it was started.
+    # A broker reads the keys of tokens only from addresses that its JVM was started with.
     place = f"-D{_KEYS_OF_TOKENS}={found.token_key.known.as_uri()}"
     if place not in os.environ.get(OPTIONS, ""):
         os.environ[OPTIONS] = f"{os.environ.get(OPTIONS, '')} {place}"

@@ -121,8 +121,8 @@ def _snapshotted(kafka: Kafka, topic: str, stores: Sequence[Path]) -> bool:
 
 
 def _needed(store: Path) -> int:
-    """Bytes of the files from which Spark restores the newest version of a store: its newest snapshot, and the changes
-    since. Those of older versions, of which it keeps ten, are of no one state.
+    """Bytes of the files from which Spark restores the newest version of a store: the newest snapshot, and the changes
+    after it. Spark also keeps files of ten older versions, which are not counted.
     """
     snapshots = {int(path.stem): path for path in store.glob("*.zip")}
     newest = max(snapshots)

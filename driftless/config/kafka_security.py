@@ -237,12 +237,13 @@ def java(security: KafkaSecurity | None) -> dict[str, str]:
     settings: dict[str, str] = {"security.protocol": security.protocol}
     if security.sasl:
         module = _MODULES.get(security.mechanism or "", _SCRAM_MODULE)
-        given = {"username": security.username, "password": security.password}
         if security.by_token:
             given = {"clientId": security.client_id, "clientSecret": security.client_secret, "scope": security.scope}
             given |= {f"extension_{name}": value for name, value in security.extensions.items()}
             settings["sasl.login.callback.handler.class"] = f"{_JAVA}.oauthbearer.OAuthBearerLoginCallbackHandler"
             settings["sasl.oauthbearer.token.endpoint.url"] = security.token_url or ""
+        else:
+            given = {"username": security.username, "password": security.password}
         options = " ".join(f"{name}={_in_jaas(text)}" for name, text in given.items() if text is not None)
         settings["sasl.mechanism"] = security.mechanism or ""
         settings["sasl.jaas.config"] = f"{_JAVA}.{module} required {options};"

@@ -5,17 +5,21 @@
 
 local denied = {}
 local function try(command, ...)
-  local answer = redis.pcall(command, ...)
+  local call = {}
+  for word in string.gmatch(command, '%S+') do call[#call + 1] = word end
+  for _, argument in ipairs({...}) do call[#call + 1] = argument end
+  local answer = redis.pcall(unpack(call))
   if type(answer) == 'table' and answer.err then
     if string.find(answer.err, "NOPERM") or string.find(answer.err, "can't run this command") then
       denied[#denied + 1] = command
     else
-      redis.call(command, ...)
+      redis.call(unpack(call))
     end
   end
 end
 
 try('TIME')
+try('SCAN', '0')
 for number, name in ipairs(KEYS) do
   try('SET', name, '')
   if number == 1 then
@@ -23,6 +27,7 @@ for number, name in ipairs(KEYS) do
     try('STRLEN', name)
     try('MGET', name)
     try('EXISTS', name)
+    try('MEMORY USAGE', name)
     try('EXPIREAT', name, '4102444800')
     try('UNLINK', name)
     redis.pcall('DEL', name)

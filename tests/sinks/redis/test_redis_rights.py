@@ -1,4 +1,4 @@
-"""A user of Redis who lacks a right: that is told, and costs no document."""
+"""A follower whose Redis user lacks a right reports it, and no document is lost."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from driftless.pipeline import control_of
 from jobs.threads.background import Background
 
 if TYPE_CHECKING:
+    from connectors.failover.takeover import Takeover
     from connectors.pipeline.guard import Trouble
     from connectors.postgres.client import Postgres
     from driftless.facts.state import State
@@ -37,6 +38,8 @@ class SourceWatch(Background):
         self._control = control_of(config)
         self._reader: ControlReader | None = None
         self._source: Postgres | None = None
+        self._promoted: Takeover | None = None
+        """That is being followed: Connect may not answer at once."""
         self._said: set[tuple[str, str]] = set()
         self._seen: tuple[str, int, int] | None = None
         """The catalogue and the registered tables of the last look: hundreds of tables are not read again for none."""
@@ -50,6 +53,7 @@ class SourceWatch(Background):
     def look(self, *, often: bool = False) -> None:
         """Raise SourceError where something is wrong now. It is kept in the control topic, whatever comes after it."""
         from connectors.debezium.connect import Connect
+        from connectors.failover.takeover import follow
         from connectors.pipeline.guard import troubles, unmended_trouble
         from connectors.postgres.client import Postgres
 
@@ -67,6 +71,12 @@ class SourceWatch(Background):
                 self._reader.poll(1.0)
                 state = self._reader.state
                 found = list(troubles(self._config, self._source, connect, state, often=often))
+            self._promoted = next((t.takeover for t in found if t.takeover is not None), self._promoted)
+            if self._promoted is not None:
+                follow(self._config, self._source, connect, self._control, state, self._promoted)
+                say(f"{self._promoted}; its log goes on from what was read, and the connector is led there")
+                self._promoted = None
+                return
             if not found:
                 self._heed_reader(self._source, state)
             if time.monotonic() >= self._catalogue_at:

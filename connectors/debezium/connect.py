@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -23,6 +24,17 @@ SETTLE_SECONDS = 5.0
 
 _NO_LEADER = "without claiming write privileges"
 """Of a worker that was asleep while another led the group: it leads again, and refuses every change (Connect 4.3)."""
+
+
+@dataclass(frozen=True)
+class StoredPosition:
+    """Where a connector goes on in the source's log. `lsn`: it has read nothing beyond. `transaction`: the number of
+    the last one that it read, or a part of. `snapshot`: it is reading the tables.
+    """
+
+    lsn: int
+    transaction: int | None
+    snapshot: bool
 
 
 class Connect:
@@ -81,13 +93,14 @@ class Connect:
         """(The position of the source's log to go on from, None where there is none; whether there is a connector)."""
         answer = self._call("GET", f"/connectors/{name}/offsets", missing=True)
         with self._understood():
-            return self._position(answer)
+            stored = _stored(answer)
+        return None if stored is None else stored.lsn, answer is not None
 
-    @staticmethod
-    def _position(answer: Any) -> tuple[int | None, bool]:
-        offsets = [] if answer is None else [item["offset"] or {} for item in answer["offsets"]]
-        known = [int(offset[key]) for offset in offsets for key in ("lsn", "lsn_proc", "lsn_commit") if offset.get(key)]
-        return max(known, default=None), answer is not None
+    def stored(self, name: str) -> StoredPosition | None:
+        """Where the connector goes on; None where it begins at the beginning, or is not there."""
+        answer = self._call("GET", f"/connectors/{name}/offsets", missing=True)
+        with self._understood():
+            return _stored(answer)
 
     def state(self, name: str) -> tuple[str, str]:
         """(`RUNNING`, `FAILED`, `UNASSIGNED`, `MISSING`..., first line of the trace). RUNNING: connector and task."""
@@ -202,6 +215,16 @@ class Connect:
                     hint="see the Connect worker's log",
                 )
             time.sleep(0.5)
+
+
+def _stored(answer: Any) -> StoredPosition | None:
+    """By an answer to the question for offsets; there is one at most, as a database has one connector."""
+    for offset in [] if answer is None else [item["offset"] or {} for item in answer["offsets"]]:
+        known = [int(offset[key]) for key in ("lsn", "lsn_proc", "lsn_commit") if offset.get(key)]
+        if known:
+            number = offset.get("txId")
+            return StoredPosition(max(known), None if number is None else int(number), bool(offset.get("snapshot")))
+    return None
 
 
 def _is_ours(answer: urllib3.BaseHTTPResponse) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from connectors.debezium.connector import is_date
 from connectors.debezium.snapshot import SnapshotFailed, Snapshots, Wanted
+from connectors.failover.takeover import IDENTITY, register_timeline, takeover
 from connectors.pipeline.kept_rows import KeptRows
 from connectors.pipeline.objects import drop_trigger, triggers
 from connectors.pipeline.plan_context import Action, PlanContext, bind
@@ -59,9 +60,7 @@ def plan_capture(
     captures = context.connect.config(names.connector(config.name)) is not None
     kept = KeptRows(config, context, state)
     capture.facts += kept.forgotten()
-    if state.get("pipeline/identity") is None:
-        identity = {"pipeline/identity": context.source.identity()}
-        capture.facts.append(Action("register", "source", do=bind(context.control.write, identity)))
+    capture.facts += _identity(config, context, state, renewed=renewed)
     for name, table in tables.items():
         log = registered_log(state, name)
         if renewed and log is not None:
@@ -89,6 +88,18 @@ def plan_capture(
     begin = _beginning(config, context, kept)
     capture.facts += [Action("register", f"epoch 1 of {name}", together=begin, part=name) for name in epochs]
     return capture
+
+
+def _identity(config: Config, context: PlanContext, state: State, *, renewed: bool) -> Iterator[Action]:
+    """Which database it is, and which history of it; `renewed`: that is registered along with the new epochs."""
+    if state.get(IDENTITY) is None:
+        identity = {IDENTITY: context.source.identity()}
+        yield Action("register", "source", do=bind(context.control.write, identity))
+        return
+    promoted = None if renewed else takeover(config, context.source, context.connect, state)
+    if promoted is not None and not promoted.gap:
+        what = f"{promoted}, and its log goes on from what was read"
+        yield Action("register", "source", what, do=bind(register_timeline, context.control, state, promoted))
 
 
 def _lasting(storage: Mapping[str, object] | None) -> dict[str, object]:

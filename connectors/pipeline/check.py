@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from connectors.debezium.connector import topic_plan
 from connectors.debezium.source_address import address_faults
+from connectors.failover.standbys import unawaited_standbys
 from connectors.pipeline.event_tables import table_faults, with_columns
 from connectors.pipeline.guard import connector_trouble, topic_troubles, troubles
 from connectors.pipeline.owners import taken
@@ -94,6 +95,13 @@ def server_findings(source: Postgres) -> Iterator[Finding]:
         between = f". What answers is a pooler or a gateway: {provider(source).direct}"
         said = f"{reason}{between if source.is_behind_another() else ''}"
         yield Finding(f"the role {server.login} gets no connection by which the log is read: {said}")
+    if standbys := unawaited_standbys(source):
+        yield Finding(
+            f"the standby behind the slot {standbys[0]} may be behind what followers show when it is promoted: all "
+            f"tables are re-snapshotted then. Set synchronized_standby_slots = '{', '.join(standbys)}', as in "
+            "docs/operating.md",
+            fatal=False,
+        )
 
 
 def _rights(config: Config, source: Postgres, tables: dict[str, Table | None]) -> Iterator[Finding]:

@@ -7,10 +7,12 @@ stops, and `driftless apply` re-snapshots the tables.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from connectors.debezium.connect import Connect
+from connectors.failover.standbys import absent_standbys
+from connectors.failover.takeover import Takeover, furthest_claim, same_database, takeover
 from connectors.postgres.catalogue import not_carried
 from connectors.postgres.client import Postgres
 from connectors.postgres.server import Slot
@@ -30,12 +32,13 @@ from driftless.facts.epochs import (
 from driftless.facts.state import RENEWAL, State
 from driftless.kafka.client import Kafka
 from driftless.kafka.many_topics import describe, settings_in_force
-from driftless.lsn import format_lsn, parse_lsn
+from driftless.lsn import format_lsn
 
 STARTS = "`driftless apply` starts it again"
 REMADE = "`driftless apply` makes it again"
 RESNAPSHOT = "if source.dsn leads where it should, run `driftless apply --anew`: it re-snapshots all tables from there"
 OTHER = "choose another `name` in sync.yaml, or correct source.dsn if this is meant to be that pipeline"
+FOLLOWS = "`driftless run` and `driftless apply` go on from there, and re-snapshot no table"
 UNREAD_SECONDS = 3.0
 """A slot may be free for a moment, as while Debezium connects again."""
 
@@ -44,13 +47,15 @@ UNREAD_SECONDS = 3.0
 class Trouble:
     """Why the log can no longer be trusted. `renewal`: all tables must be re-snapshotted, not some alone.
 
-    `history`: the source is another server, or its log was written twice over.
+    `history`: the source is another server, or its log was written twice over. `takeover`: all is well once it is
+    followed.
     """
 
     what: str
     hint: str = APPLY
     renewal: bool = True
     history: bool = False
+    takeover: Takeover | None = None
 
     def __str__(self) -> str:
         return f"{self.what}; {self.hint}"
@@ -71,6 +76,10 @@ def connector_trouble(pipeline: str, connect: Connect, source: Postgres, kafka: 
         return Trouble(f"the connector is {state}", "`driftless apply` resumes it", renewal=False)
     if state != "RUNNING":
         return Trouble(f"the connector is {state}", "if this stays, start the Connect worker again", renewal=False)
+    if absent := absent_standbys(source):
+        what = f"Postgres sends no change before the standby behind the slot {absent[0]} has it, and nobody reads that"
+        hint = f"start that standby, or take {absent[0]} out of the server's setting synchronized_standby_slots"
+        return Trouble(what, hint, renewal=False)
     if said := unread(pipeline, source, kafka):
         return Trouble(said, "if this stays, start the Connect worker again", renewal=False)
     return None
@@ -117,11 +126,12 @@ def troubles(
     """
     if state.get("pipeline/identity") is None:
         return
-    found = _history(config, source, state)
-    if found is None and (before := unmended_trouble(state)) is not None:
-        found = before
+    found, before = _history(config, source, connect, state), unmended_trouble(state)
     if found is not None:
         yield found
+    if before is not None and (found is None or found.takeover is not None):
+        yield before
+    if found is not None or before is not None:
         return
     slot = source.slot(names.slot(config.name))
     ask = not often or slot is None or not slot.active
@@ -152,8 +162,7 @@ class _Read:
 
 
 def _read(config: Config, connect: Connect | None, state: State) -> _Read:
-    claimed = [fact.value.get("applied_lsn") for key, fact in state.facts.items() if key.startswith("follower/")]
-    furthest = max((parse_lsn(str(lsn)) for lsn in claimed if lsn is not None), default=0)
+    furthest = furthest_claim(state)
     if connect is None:
         return _Read(None, furthest, captures=True)
     try:
@@ -163,12 +172,7 @@ def _read(config: Config, connect: Connect | None, state: State) -> _Read:
     return _Read(stored, max(furthest, stored or 0), captures)
 
 
-def same_database(known: Mapping[str, object], found: Mapping[str, object]) -> bool:
-    """Whether two identities are of one database of one server, on whatever timeline."""
-    return all(known.get(key) == found[key] for key in ("system_identifier", "database"))
-
-
-def _history(config: Config, source: Postgres, state: State) -> Trouble | None:
+def _history(config: Config, source: Postgres, connect: Connect, state: State) -> Trouble | None:
     known, found = state.get("pipeline/identity") or {}, source.identity()
     changed = ", ".join(
         f"{key} was {known.get(key)}, is {value}" for key, value in found.items() if known.get(key) != value
@@ -181,6 +185,10 @@ def _history(config: Config, source: Postgres, state: State) -> Trouble | None:
         # Not to be kept in the control topic, which is that pipeline's.
         return Trouble(what, OTHER, renewal=False, history=True)
     what = f"this is not the database that the pipeline was made for: {changed}"
+    if (promoted := takeover(config, source, connect, state)) is not None:
+        if not promoted.gap:
+            return Trouble(str(promoted), FOLLOWS, renewal=False, takeover=promoted)
+        what = f"{what}; {promoted.gap}"
     return Trouble(what, RESNAPSHOT, history=True)
 
 

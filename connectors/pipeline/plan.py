@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from connectors.debezium.connector import connector_settings, topic_plan
 from connectors.debezium.fetching import fetching
 from connectors.debezium.starting import START_SECONDS, await_running
+from connectors.failover.fence import FAILOVER_SINCE, fence
 from connectors.pipeline.capture import plan_capture, plan_removal
 from connectors.pipeline.objects import missing_objects
 from connectors.pipeline.plan_context import Action, PlanContext, bind
@@ -211,9 +212,18 @@ def _connector(
     wanted = {**connector_settings(config, context.source.parameters, secret, tables), "name": name}
     actual = context.connect.config(name)
     wanted |= fetching(context.source, tables.values(), wanted, None if renewed else actual)
+    server = context.source.server()
+    wanted |= fence(server.version, server.timeline)
 
     def put() -> None:
         before = context.source.slot(names.slot(config.name))
+        if server.version >= FAILOVER_SINCE and before is not None and not before.failover and actual is not None:
+            context.connect.stop(name)
+            stop_by(context, before.name, name)
+            context.source.walsender(f"ALTER_REPLICATION_SLOT {before.name} (FAILOVER true)")
+            context.connect.put(name, wanted)
+            resume()
+            return
         context.connect.put(name, wanted)
         if before is not None and before.active:
             _await_left(context, before, name)

@@ -11,7 +11,13 @@ from psycopg.conninfo import conninfo_to_dict
 
 from connectors.postgres import columns, ddl, queries
 from connectors.postgres.relations import ForeignKey, Relation
-from connectors.postgres.replication import names_another_process, reached, replication_refusal, shares_sessions
+from connectors.postgres.replication import (
+    ask_walsender,
+    names_another_process,
+    reached,
+    replication_refusal,
+    shares_sessions,
+)
 from connectors.postgres.server import FILTERS_SINCE, Partition, ServerFacts, Slot, Storage
 from driftless import names
 from driftless.config.address import DSN_FORM, dsn_problem, is_refusal, misread
@@ -99,9 +105,8 @@ class Postgres:
         row = self._row(
             "select current_setting('server_version_num')::int, "
             "(select system_identifier::text from pg_control_system()), "
-            "case when pg_is_in_recovery() then (select timeline_id from pg_control_checkpoint()) else "
-            # Where it writes now: the control file tells of a promotion only at the next checkpoint.
-            "('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int end, "
+            f"case when pg_is_in_recovery() then (select timeline_id from pg_control_checkpoint()) "
+            f"else {queries.TIMELINE} end, "
             "current_setting('wal_level'), "
             "(select rolreplication or rolsuper from pg_roles where rolname = session_user), current_database(), "
             "current_user::text, session_user::text, pg_is_in_recovery()"
@@ -330,7 +335,8 @@ class Postgres:
         row = self._row(
             "select slot_name::text, confirmed_flush_lsn::text, active_pid, "
             "coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, wal_status, "
-            "coalesce(to_jsonb(s) ->> 'invalidation_reason', '') "  # since Postgres 17
+            # Both since Postgres 17.
+            "coalesce(to_jsonb(s) ->> 'invalidation_reason', ''), coalesce(to_jsonb(s) ->> 'failover', '') = 'true' "
             "from pg_replication_slots s where slot_name = %s",
             name,
         )
@@ -338,7 +344,7 @@ class Postgres:
             return None
         confirmed = None if row[1] is None else parse_lsn(str(row[1]))
         reader, status = cast(int | None, row[2]), cast(str | None, row[4])
-        return Slot(str(row[0]), confirmed, reader, int(str(row[3])), status, str(row[5]))
+        return Slot(str(row[0]), confirmed, reader, int(str(row[3])), status, str(row[5]), bool(row[6]))
 
     def read_since(self, slot: str) -> str | None:
         """When whoever reads a slot now has connected; None where nobody does, or the role may not see who does."""
@@ -348,6 +354,11 @@ class Postgres:
             slot,
         )
         return None if row is None or row[0] is None else str(row[0])
+
+    def walsender(self, command: str) -> list[tuple[Any, ...]]:
+        """What a command of the replication protocol gives."""
+        with _answers(self.address):
+            return ask_walsender(self._dsn, command)
 
     def drop_slot(self, name: str) -> None:
         self._row("select pg_drop_replication_slot(%s)", name)

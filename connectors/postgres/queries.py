@@ -5,6 +5,10 @@ from __future__ import annotations
 from connectors.postgres.server import BY_PARTITION
 from driftless import names
 
+TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int"
+"""On which timeline the server writes now: its control file tells of a promotion only at the next checkpoint. A standby
+fails at it.
+"""
 COLUMNS = """
 with recursive step as (
     select a.attrelid, a.attnum, t.oid, t.typtype, t.typbasetype, a.atttypmod as modifier, t.typtypmod,

@@ -23,15 +23,20 @@ def replication_refusal(dsn: str) -> str:
     another than the one that it then has.
     """
     try:
-        with (
-            _connected(make_conninfo(dsn, replication="database")) as walsender,
-            psycopg.ClientCursor(walsender) as cursor,  # the protocol of replication has no other
-        ):
-            cursor.execute("IDENTIFY_SYSTEM")
-            cursor.fetchall()
+        ask_walsender(dsn, "IDENTIFY_SYSTEM")
     except psycopg.Error as exc:
         return " ".join(str(exc).split()) or type(exc).__name__
     return ""
+
+
+def ask_walsender(dsn: str, command: str) -> list[tuple[Any, ...]]:
+    """What a command of the replication protocol gives. Raises psycopg.Error."""
+    with (
+        _connected(make_conninfo(dsn, replication="database")) as walsender,
+        psycopg.ClientCursor(walsender) as cursor,  # the protocol of replication has no other
+    ):
+        cursor.execute(command.encode())
+        return cursor.fetchall() if cursor.description else []
 
 
 def names_another_process(connection: psycopg.Connection) -> bool:

@@ -127,7 +127,10 @@ class Storage:
 
 @dataclass(frozen=True)
 class Slot:
-    """A replication slot. `confirmed`: the log is safely in Kafka up to it. `reader`: the process that reads it."""
+    """A replication slot. `confirmed`: the log is safely in Kafka up to it. `reader`: the process that reads it.
+
+    `failover`: standbys that synchronize slots keep it as well.
+    """
 
     name: str
     confirmed: int | None
@@ -135,6 +138,7 @@ class Slot:
     lag_bytes: int
     wal_status: str | None
     invalidated: str = ""
+    failover: bool = False
 
     @property
     def active(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from connectors.pipeline.guard import same_database
+from connectors.failover.takeover import same_database
 from connectors.pipeline.objects import FUNCTION, PARTITION_FUNCTION, drop_trigger
 from connectors.pipeline.owners import twins
 from connectors.pipeline.plan_context import Action, PlanContext, bind

@@ -190,7 +190,7 @@ def test_a_server_whose_log_ends_before_what_was_read(config: Config, connect: S
     assert "the server was restored from an older state" in trouble.what
 
 
-@pytest.mark.parametrize(("key", "value"), [("timeline", 2), ("system_identifier", "8"), ("database", "other")])
+@pytest.mark.parametrize(("key", "value"), [("system_identifier", "8"), ("database", "other")])
 def test_another_server_or_history(config: Config, key: str, value: object) -> None:
     (trouble,) = found(config, Source(identities={**IDENTITY, key: value}), Stored(), state())
     assert trouble.history

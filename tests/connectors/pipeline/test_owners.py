@@ -35,6 +35,9 @@ class Source:
     def identity(self) -> dict[str, object]:
         return self.is_what
 
+    def walsender(self, _: str) -> list[tuple[str, bytes]]:
+        return [("2.history", b"")]
+
     def slot(self, name: str) -> Slot | None:
         return Slot(name, 7, reader=7, lag_bytes=0, wal_status="reserved") if name in self.slots else None
 

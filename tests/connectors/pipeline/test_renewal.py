@@ -54,6 +54,9 @@ class World:
     def identity(self) -> dict[str, object]:
         return self.identities
 
+    def walsender(self, _: str) -> list[tuple[str, bytes]]:
+        return [("2.history", b"")]
+
     def slot(self, _: str) -> Slot | None:
         return self.found
 

@@ -1,0 +1,1 @@
+"""A standby that takes the place of the server that was read."""

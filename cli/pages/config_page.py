@@ -117,11 +117,15 @@ def _views() -> Iterator[str]:
     yield "  customer:\n    root: public.customers"
     yield f"    columns: {_examples(ViewConfig, 'columns')[1]}"
     yield "  order:\n    root: public.orders\n    columns: [id, status]\n    one:\n      customer:"
-    yield from _lines(OneConfig, "        ")
+    yield from _lines(OneConfig, "        ", leave_out=("value",))
+    yield "      seller:\n        table: public.customers\n        by: seller_id\n        value: name"
     yield "    many:\n      lines:"
-    yield from _lines(ManyConfig, "        ", leave_out=("references", "through", "to"))
+    elsewhere = ("references", "through", "to", "to_references", "value", "first")
+    yield from _lines(ManyConfig, "        ", leave_out=elsewhere)
     yield "      tags:\n        table: public.tags\n        by: order_id\n        references: id"
-    yield "        through: public.order_tags\n        to: tag_id"
+    yield "        through: public.order_tags\n        to: tag_slug\n        to_references: slug\n        value: name"
+    yield "      last:\n        table: public.order_lines\n        by: order_id\n        order_by: [line desc]"
+    yield "        first: true"
     yield f"    shards: {_example(ViewConfig, 'shards')}\n```\n"
     yield from _table(ViewConfig)
     yield "\n### A relation in `one`\n"

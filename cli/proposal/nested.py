@@ -22,6 +22,8 @@ LEVELS = 2
 """Of relations below the root. Whoever wants more sees how it is written."""
 LISTS = 8
 """Foreign keys to a table of which each may become a list. To more, as to users, all kinds of things lead."""
+_DELETED, _MOMENTS = ("deleted_at", "deleted_on"), ("timestamptz", "timestamp", "date")
+"""What a column is called, and of which type, that says of a row that it is deleted and stays for the record."""
 _AFFIX = re.compile(r"(.+)_(?:id|uuid|key|fk|code)|(?:id|fk)_(.+)")
 
 
@@ -46,10 +48,17 @@ def plain_view(_proposal: Proposal, fields: Mapping[str, Mapping[str, Column]], 
 
 
 def _columns(fields: Mapping[str, Column]) -> Declared:
-    """What names the columns, where not every column's name can be a field's."""
-    if all(name == column.name for name, column in fields.items()):
-        return {}
-    return {"columns": {name: column.name for name, column in fields.items()}}
+    """Names of columns, where not every one can be a field's; and that rows which are marked as deleted are out."""
+    plain = all(name == column.name for name, column in fields.items())
+    shown: Declared = {} if plain else {"columns": {name: column.name for name, column in fields.items()}}
+    where = not_deleted(fields)
+    return shown | ({} if where is None else {"where": where})
+
+
+def not_deleted(fields: Mapping[str, Column]) -> str | None:
+    """The condition that leaves out rows that a column marks as deleted; None where there is no such column."""
+    marks = (c.name for c in fields.values() if c.name in _DELETED and c.type in _MOMENTS and not c.array)
+    return next((f"{name} IS NULL" for name in marks), None)
 
 
 def tables_of(view: Declared) -> Iterator[str]:

@@ -6,7 +6,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from cli.proposal.nested import Declared, nested_view, nested_views, plain_view, tables_of, worth_of
+from cli.proposal.nested import (
+    Declared,
+    nested_view,
+    nested_views,
+    not_deleted,
+    plain_view,
+    tables_of,
+    worth_of,
+)
 from cli.proposal.spelling import SLUG, key, shown, slug, value
 from connectors.postgres.init import Proposal, Proposed
 from connectors.postgres.worth import Worth
@@ -249,6 +257,8 @@ def _views(listed: Sequence[Following], of: int) -> Iterator[str]:
             yield "    columns:    # name in the document: column, since not every column's name can be a field's"
             for name, column in f.fields.items():
                 yield f"      {key(name)}: {value(column.name)}"
+        if (where := not_deleted(f.fields)) is not None:
+            yield f"    where: {where}    # rows that are marked as deleted have no document"
 
 
 def _nested_views(nested: Sequence[tuple[Following, Declared]]) -> Iterator[str]:

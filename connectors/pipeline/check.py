@@ -29,6 +29,7 @@ from connectors.postgres.rights import missing_rights, provider
 from connectors.postgres.server import BY_PARTITION
 from driftless import names
 from driftless.config.models import Config
+from driftless.config.views import conditions
 from driftless.control.topic import SETTINGS
 from driftless.counted import counted
 from driftless.facts.state import State
@@ -174,20 +175,19 @@ def _views(
             yield Finding(config.at(at, what))
         if tree is not None and tree.sorts_text and (encoding := source.encoding()) != "UTF8":
             yield Finding(config.at(("views", name), f"lists are in the order of UTF8; this database has {encoding}"))
-        table = facts.tables.get(view.root_table)
-        if table is not None and view.where is not None:
-            yield from _where(config, name, parse(view.where), table, source, gone)
+        for at, table, text in conditions(view, view.root_table, ("views", name)):
+            if (found := facts.tables.get(table)) is not None:
+                yield from _where(config, at, parse(text), found, source, gone)
 
 
 def _where(
     config: Config,
-    name: str,
+    at: tuple[str, ...],
     where: Where,
     table: Table,
     source: Postgres,
     gone: Callable[[], Mapping[tuple[str, str], str]],
 ) -> Iterator[Finding]:
-    at = ("views", name, "where")
     captured = config.source.tables.get(table.full_name)
     excluded = captured.exclude if captured else ()
     enums = [column.name for column in table.columns if column.kind == "e" and column.name in where.columns]

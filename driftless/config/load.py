@@ -210,12 +210,18 @@ class _Check:
     def _conditions(self) -> Iterator[str]:
         """What is wrong with each `where`, as far as it can be told without the table."""
         for name in self._section("views"):
-            text = self._section("views", name).get("where")
-            if isinstance(text, str) and not is_unknown(text):
-                try:
-                    parse(text)
-                except WhereRefused as exc:
-                    yield from (self._say(("views", name, "where"), problem) for problem in exc.problems)
+            yield from self._conditions_of("views", name)
+
+    def _conditions_of(self, *at: str) -> Iterator[str]:
+        text = self._section(*at).get("where")
+        if isinstance(text, str) and not is_unknown(text):
+            try:
+                parse(text)
+            except WhereRefused as exc:
+                yield from (self._say((*at, "where"), problem) for problem in exc.problems)
+        for kind in ("one", "many"):
+            for name in self._section(*at, kind):
+                yield from self._conditions_of(*at, kind, name)
 
     def _options(self) -> Iterator[str]:
         """Settings that the Kafka client does not take."""

@@ -104,7 +104,7 @@ class Wording:
         *above, key = location
         name, parent = str(key), tuple(above)
         place = self._pattern(parent)
-        if name in NOT_YET.get(place, ()) or (name in ("where", "limit") and place in _RELATIONS):
+        if name in NOT_YET.get(place, ()):
             self._said.append((location, CANNOT_YET))
             return
         present = self._value(parent)

@@ -6,8 +6,8 @@ What can be told from the file alone is checked here; what needs the tables, in 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import Annotated
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
@@ -79,6 +79,8 @@ class _Shown(Model):
     def fields(self, columns: tuple[str, ...]) -> dict[str, str]:
         """Name in the document -> column, given the columns that the table has."""
         given: Columns | None = getattr(self, "columns", None)
+        if (value := getattr(self, "value", None)) is not None:
+            return {value: value}
         if given is None:
             return {name: name for name in columns}
         if isinstance(given, dict):
@@ -86,7 +88,19 @@ class _Shown(Model):
         return {name: name for name in given}
 
 
-class OneConfig(_Shown):
+class _Related(_Shown):
+    """What relations have in common."""
+
+    @model_validator(mode="after")
+    def _a_value_alone(self) -> Self:
+        if getattr(self, "value", None) is not None:
+            for other in ("columns", "one", "many"):
+                if getattr(self, other, None):
+                    raise ValueError(f"has `value` and `{other}`: a value has no members")
+        return self
+
+
+class OneConfig(_Related):
     """At most one row, shown as an object; `null` where there is none."""
 
     table: str = Field(description="The table that the row is in.", examples=["public.customers"])
@@ -103,6 +117,16 @@ class OneConfig(_Shown):
         description="Columns to show: a list, or a mapping {name in the document: column}. All if left out.",
         examples=["[name, tier]"],
     )
+    value: str | None = Field(
+        default=None,
+        description="The one column to show, as it is: the name in the document then has a value, not an object.",
+        examples=["name"],
+    )
+    where: str | None = Field(
+        default=None,
+        description="Which rows are shown: `null` stands for any other ([where](where.md)). All if left out.",
+        examples=["deleted_at IS NULL"],
+    )
     one: dict[str, OneConfig] = Field(
         default_factory=dict,
         description="Rows that this one refers to, by the names that they have in it.",
@@ -115,7 +139,7 @@ class OneConfig(_Shown):
     )
 
 
-class ManyConfig(_Shown):
+class ManyConfig(_Related):
     """All rows that refer to the row above, as a list of objects; `[]` where there are none."""
 
     table: str = Field(description="The table that the rows are in.", examples=["public.order_lines"])
@@ -135,19 +159,45 @@ class ManyConfig(_Shown):
     )
     to: KeyColumns | None = Field(
         default=None,
-        description="The column or columns of `through` that hold the primary key of `table`.",
+        description="The column or columns of `through` that hold the key of `table`.",
         examples=["category_id"],
+    )
+    to_references: KeyColumns | None = Field(
+        default=None,
+        description="The unique key of `table` that `to` holds. The primary key if left out.",
+        examples=["slug"],
     )
     columns: Columns | None = Field(
         default=None,
         description="Columns to show: a list, or a mapping {name in the document: column}. All if left out.",
         examples=["[line, qty, unit_price]"],
     )
+    value: str | None = Field(
+        default=None,
+        description="The one column to show, as it is: the list is then one of values, not of objects.",
+        examples=["name"],
+    )
+    where: str | None = Field(
+        default=None,
+        description="Which rows of this table are in the list ([where](where.md)). All if left out.",
+        examples=["deleted_at IS NULL"],
+    )
     order_by: Annotated[tuple[str, ...], AfterValidator(_sorted_by)] = Field(
         default=(),
         description="Columns of this table by which the list is in order, each with `desc` behind it for the greatest "
         "first. Rows that are alike in them, and all if left out, are in the order of their key.",
         examples=["[line]", "[placed_at desc]"],
+    )
+    limit: int | None = Field(
+        default=None,
+        ge=1,
+        description="How many rows are in the list at most: the first ones by `order_by`. All if left out.",
+        examples=["10"],
+    )
+    first: bool = Field(
+        default=False,
+        description="Show the first row by `order_by` alone, as an object; `null` where there is none.",
+        examples=["true"],
     )
     one: dict[str, OneConfig] = Field(
         default_factory=dict,
@@ -165,6 +215,10 @@ class ManyConfig(_Shown):
         if (self.through is None) != (self.to is None):
             has, lacks = ("through", "to") if self.to is None else ("to", "through")
             raise ValueError(f"has `{has}` without `{lacks}`: many to many takes both")
+        if self.to_references is not None and self.to is None:
+            raise ValueError("has `to_references` without `to`: it says which key `to` holds")
+        if self.first and self.limit is not None:
+            raise ValueError("has `first` and `limit`: the first one alone is no list")
         return self
 
 
@@ -229,9 +283,19 @@ class ViewConfig(_Shown):
 
 
 Relation = OneConfig | ManyConfig
+Condition = tuple[tuple[str, ...], str, str]
+"""Where it stands below the view, the full name of its table, and the text."""
 
 
 def relations(above: ViewConfig | Relation) -> Iterable[tuple[str, str, Relation]]:
     """(`one` or `many`, name, relation) of each relation right below."""
     yield from (("one", name, relation) for name, relation in above.one.items())
     yield from (("many", name, relation) for name, relation in above.many.items())
+
+
+def conditions(above: ViewConfig | Relation, table: str, at: tuple[str, ...] = ()) -> Iterator[Condition]:
+    """Each `where` of a view, its own and those of its relations at any depth. `table`: what `above` is of."""
+    if above.where is not None:
+        yield (*at, "where"), table, above.where
+    for kind, name, relation in relations(above):
+        yield from conditions(relation, relation.table, (*at, kind, name))

@@ -85,7 +85,8 @@ class _Resolved:
             self._say(at, "no column is left to show")
         for number, (name, column) in enumerate(fields.items()):
             place = name if isinstance(shown.columns, dict) else number
-            self._column(table, column, (*at, "columns", place))
+            alone = getattr(shown, "value", None) is not None
+            self._column(table, column, (*at, "value") if alone else (*at, "columns", place))
         return fields
 
     def _relations(
@@ -103,7 +104,10 @@ class _Resolved:
 
     def _relation(self, kind: str, name: str, relation: Relation, above: Table, table: Table, at: Place) -> Node:
         fields = self._fields(relation, table, at)
-        node = Node(name, kind, table.full_name, fields)
+        many = relation if isinstance(relation, ManyConfig) else None
+        kind = "first" if many is not None and many.first else kind
+        limit, value = None if many is None else many.limit, relation.value is not None
+        node = Node(name, kind, table.full_name, fields, where=relation.where, limit=limit, value=value)
         if isinstance(relation, OneConfig):
             held = self._columns(above, relation.by, (*at, "by"))
             key = self._key(table, relation.references, at)
@@ -124,8 +128,9 @@ class _Resolved:
         to = self._columns(between, relation.to or (), (*at, "to"))
         key = self._key(above, relation.references, at)
         self._fit(between, by, above, key, (*at, "by"))
-        self._fit(between, to, table, table.key, (*at, "to"))
-        return replace(node, above=key, own=table.key, link=Link(between.full_name, by, to))
+        own = self._key(table, relation.to_references, at, "to_references")
+        self._fit(between, to, table, own, (*at, "to"))
+        return replace(node, above=key, own=own, link=Link(between.full_name, by, to))
 
     # -- columns ------------------------------------------------------------------------------------------------
 
@@ -150,15 +155,17 @@ class _Resolved:
         found = [self._column(table, name, place) for name, place in zip(names, places, strict=True)]
         return names if all(found) else ()
 
-    def _key(self, table: Table, references: tuple[str, ...] | None, at: Place) -> tuple[str, ...]:
+    def _key(
+        self, table: Table, references: tuple[str, ...] | None, at: Place, field: str = "references"
+    ) -> tuple[str, ...]:
         if references is None:
             return table.key
-        key = self._columns(table, references, (*at, "references"))
+        key = self._columns(table, references, (*at, field))
         unique = list(self._source.unique(table.full_name))
         if key and not any(sorted(key) == sorted(other) for other in unique):
             known = ", ".join(f"({', '.join(other)})" for other in unique)
             what = f"({', '.join(key)}) is no unique key of {table.called}, which has {known}"
-            self._say((*at, "references"), what)
+            self._say((*at, field), what)
             return ()
         return key
 

@@ -40,19 +40,16 @@ class _OfOne(Compiled):
         super().__init__(view)
         self._most = most
 
-    def columns(self, node: Node, alias: str) -> str:
-        """Those that the view reads: the role may lack the right to read others."""
-        return ", ".join(f"{alias}.{quoted_column(column.name)}" for column in self.view.tables[node.table].columns)
-
     def joined(self, node: Node, parent: Node, above: str, number: int) -> str:
         """Rows are cut before anything is looked up for them. They are few, so each looks for its own."""
         alias = f"t{number}"
-        source, holder, first = self.linked(node, parent, f"{quoted(node.table)} {alias}", number)
+        source, holder, first = self.linked(node, parent, self.shown(node, alias), number)
         rows = f"SELECT {self.columns(node, alias)} FROM {source} WHERE {self.matched(first, above, holder)}"
         sort = f" ORDER BY {self.ordered(node, alias)}" if node.order else ""
-        rows += " LIMIT 1" if node.kind == "one" else f"{sort}{_limit(self._most)}"
+        most = [number for number in (self._most, node.most) if number is not None]
+        rows += " LIMIT 1" if node.kind == "one" else f"{sort}{_limit(min(most, default=None))}"
         source, document = self.rows(node, f"({rows}) {alias}", alias)
-        made = document if node.kind == "one" else f"jsonb_agg({document}{sort})"
+        made = document if node.kind != "many" else f"jsonb_agg({document}{sort})"
         return f" LEFT JOIN LATERAL (SELECT {made} AS d FROM {source}) d{number} ON true"
 
     def matched(self, join: Join, left: str, right: str) -> str:
@@ -78,19 +75,22 @@ def bare(view: View) -> View:
 
 
 def _bare(node: Node) -> Node:
-    return replace(node, fields={}, order=(), relations=tuple(map(_bare, node.relations)))
+    return replace(node, fields={}, order=(), value=False, relations=tuple(map(_bare, node.relations)))
 
 
 def shape(view: View) -> dict[str, Any]:
     """A document with the type of each column in place of its value, and one element in each list."""
-    return _shape(view, view.root)
+    found: dict[str, Any] = _shape(view, view.root)
+    return found
 
 
-def _shape(view: View, node: Node) -> dict[str, Any]:
+def _shape(view: View, node: Node) -> Any:
     made = {name: _kind(view.column(node.table, column)) for name, column in node.fields.items()}
+    if node.value:
+        return next(iter(made.values()))
     for below in node.relations:
         part = _shape(view, below)
-        made[below.name] = part if below.kind == "one" else [part]
+        made[below.name] = [part] if below.kind == "many" else part
     return made
 
 
@@ -99,8 +99,10 @@ def _kind(column: Column) -> Any:
     return [made] if column.array else made
 
 
-def shown(node: Node, document: dict[str, Any]) -> dict[str, Any]:
+def shown(node: Node, document: Any) -> Any:
     """A document as it is declared: its fields in that order, which `jsonb` does not keep, and its lists cut."""
+    if node.value:
+        return document
     made = {name: document[name] for name in node.fields}
     for below in node.relations:
         part = document[below.name]

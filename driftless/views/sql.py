@@ -103,8 +103,8 @@ class Compiled:
         for below in node.relations:
             number = next(self._numbers)
             source += self.joined(below, node, alias, number)
-            members.append((below.name, f"coalesce(d{number}.d, '{'null' if below.kind == 'one' else '[]'}')"))
-        return source, _object(members)
+            members.append((below.name, f"coalesce(d{number}.d, '{below.missing}')"))
+        return source, members[0][1] if node.value else _object(members)
 
     def _value(self, table: str, column: Column, alias: str) -> str:
         value = f"{alias}.{quoted_column(column.name)}"
@@ -126,7 +126,7 @@ class Compiled:
     def joined(self, node: Node, parent: Node, above: str, number: int) -> str:
         """The join that gives a relation's part of the document as `d` of `d<number>`. `above`: the row above it."""
         alias, inner = f"t{number}", f"d{number}"
-        source, document = self.rows(node, f"{quoted(node.table)} {alias}", alias)
+        source, document = self.rows(node, self.shown(node, alias), alias)
         source, holder, first = self.linked(node, parent, source, number)
         keys = list(self.operands(first, holder, left=False))
         named = ", ".join(f"{key} AS k{i}" for i, key in enumerate(keys))
@@ -134,11 +134,30 @@ class Compiled:
         on = " AND ".join(f"{operand} = {inner}.k{i}" for operand, i in pairs)
         if node.kind == "one":
             subquery = f"SELECT {named}, {document} AS d FROM {source}"
+        elif node.most is not None:
+            order = self.ordered(node, alias)
+            over = f"row_number() OVER (PARTITION BY {', '.join(keys)} ORDER BY {order})"
+            named_in = ", ".join(f"q.k{i}" for i in range(len(keys)))
+            shown = "q.d" if node.kind == "first" else "jsonb_agg(q.d ORDER BY q.n)"
+            grouped = "" if node.kind == "first" else f" GROUP BY {named_in}"
+            numbered = f"SELECT {named}, {document} AS d, {over} AS n FROM {source}"
+            subquery = f"SELECT {named_in}, {shown} AS d FROM ({numbered}) q WHERE q.n <= {node.most}{grouped}"
         else:
             grouped = ", ".join(map(str, range(1, len(keys) + 1)))
             listed = f"jsonb_agg({document} ORDER BY {self.ordered(node, alias)})"
             subquery = f"SELECT {named}, {listed} AS d FROM {source} GROUP BY {grouped}"
         return f" LEFT JOIN ({subquery}) {inner} ON {on}"
+
+    def columns(self, node: Node, alias: str) -> str:
+        """Those that the view reads: the role may lack the right to read others."""
+        return ", ".join(f"{alias}.{quoted_column(column.name)}" for column in self.view.tables[node.table].columns)
+
+    def shown(self, node: Node, alias: str) -> str:
+        """The rows of a relation's table that it may show."""
+        if node.where is None:
+            return f"{quoted(node.table)} {alias}"
+        condition = parse(node.where).sql(self.view.tables[node.table], POSTGRES)
+        return f"(SELECT {self.columns(node, 'w')} FROM {quoted(node.table)} w WHERE {condition}) {alias}"
 
     def linked(self, node: Node, parent: Node, source: str, number: int) -> tuple[str, str, Join]:
         """The rows with the table between, if there is one; who holds the key of the row above; and by which join."""

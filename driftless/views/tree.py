@@ -46,10 +46,12 @@ class Sort:
 
 @dataclass(frozen=True)
 class Node:
-    """One table's part of a document. `kind`: `root`, `one` or `many`. `fields`: name in the document -> column.
+    """One table's part of a document. `kind`: `root`, `one`, `many`, or `first`, which is the first of many alone.
+    `fields`: name in the document -> column.
 
     `above`, `own`: the columns of the row above and of this table (or, with `link`, of the key that the link holds)
-    that are equal. `order`: of a `many`, and total: the key's columns are the last.
+    that are equal. `order`: of a `many`, and total: the key's columns are the last. `where`: of a relation, which of
+    the table's rows it shows. `limit`: of a `many`, how many it shows. `value`: its one field is shown as it is.
     """
 
     name: str
@@ -61,6 +63,19 @@ class Node:
     link: Link | None = None
     order: tuple[Sort, ...] = ()
     relations: tuple[Node, ...] = ()
+    where: str | None = None
+    limit: int | None = None
+    value: bool = False
+
+    @property
+    def missing(self) -> str:
+        """What stands for it, as JSON, where it has no row."""
+        return "[]" if self.kind == "many" else "null"
+
+    @property
+    def most(self) -> int | None:
+        """How many rows of it are shown where there can be several."""
+        return 1 if self.kind == "first" else self.limit
 
     def joins(self, parent: Node) -> list[Join]:
         """From the row above down to this one: one step, or two through a table between."""
@@ -85,6 +100,9 @@ class Node:
             else Link(data["link"]["table"], tuple(data["link"]["by"]), tuple(data["link"]["to"])),
             tuple(Sort(**sort) for sort in data["order"]),
             tuple(map(cls.from_json, data["relations"])),
+            data.get("where"),
+            data.get("limit"),
+            data.get("value", False),
         )
 
 
@@ -136,7 +154,7 @@ class View:
             name: [table.key, [(c.name, c.type, c.kind, c.array, c.length) for c in table.columns]]
             for name, table in self.tables.items()
         }
-        facts = [asdict(self.root), self.where, self.shards, types]
+        facts = [_told(asdict(self.root)), self.where, self.shards, types]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
@@ -150,6 +168,15 @@ class View:
         return cls(data["name"], Node.from_json(data["root"]), tables, data["where"], data["shards"])
 
 
+def _told(node: dict[str, Any]) -> dict[str, Any]:
+    """What a fingerprint has of a node: of what older versions did not know only what is used."""
+    told = {**node, "relations": [_told(below) for below in node["relations"]]}
+    for name, unused in (("where", None), ("limit", None), ("value", False)):
+        if told[name] == unused:
+            del told[name]
+    return told
+
+
 def read_columns(root: Node, where: str | None, keys: Mapping[str, tuple[str, ...]]) -> dict[str, set[str]]:
     """Table -> the columns that a view reads: what it shows, compares, sorts and filters by, and the root's key."""
     used: dict[str, set[str]] = {root.table: {*keys[root.table], *(parse(where).columns if where else ())}}
@@ -157,6 +184,7 @@ def read_columns(root: Node, where: str | None, keys: Mapping[str, tuple[str, ..
     while waiting:
         node, parent = waiting.pop()
         used.setdefault(node.table, set()).update(node.fields.values(), (sort.column for sort in node.order))
+        used[node.table].update(parse(node.where).columns if node.where else ())
         for join in node.joins(parent) if parent else ():
             used.setdefault(join.left, set()).update(join.left_columns)
             used.setdefault(join.right, set()).update(join.right_columns)

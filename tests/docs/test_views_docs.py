@@ -34,7 +34,7 @@ EXAMPLES = [
 
 TABLES = [
     f"public.{table}"
-    for table in ("customers", "orders", "order_lines", "products", "categories", "product_categories")
+    for table in ("customers", "orders", "order_lines", "products", "categories", "product_categories", "comments")
 ]
 
 

@@ -118,11 +118,7 @@ class Layout:
             self.tables[name].root_key = "?1" if name == view.root.table else _key(self.tables[name], columns)
         self.parts: list[LayoutNode] = []
         self.root = self._part(view.root, None)
-        where = "1"
-        if view.where is not None:
-            table = view.tables[view.root.table]
-            texts = {column.name: self.root.kept.text(column.name) for column in table.columns}
-            where = parse(view.where).sql(table, SqliteWhere(texts))
+        where = "1" if view.where is None else self._admitted(view.root.table, view.where)
         if view.shards > 1:
             # Where the root's table is copied, because it is in the documents of others too.
             where = f"({where}) AND df_shard(?1, {view.shards}) = {shard}"
@@ -138,7 +134,8 @@ class Layout:
             joins = node.joins(above.node)
             for place, join in enumerate(joins):
                 shared = node.link is not None if place else node.kind == "one"
-                part.hops.append(self._hop(join, many_above=shared))
+                last = place == len(joins) - 1
+                part.hops.append(self._hop(join, many_above=shared, where=node.where if last else None))
             above.watched.append(part.hops[0].upper_column)
             part.watched.append(part.hops[-1].lower_column)
         for sort in node.order:
@@ -151,14 +148,24 @@ class Layout:
         part.below = [self._part(below, part) for below in node.relations]
         return part
 
-    def _hop(self, join: Join, *, many_above: bool) -> Hop:
+    def _admitted(self, table: str, where: str) -> str:
+        """The condition over a row's parameters."""
+        columns = self.view.tables[table]
+        texts = {column.name: self.tables[table].text(column.name) for column in columns.columns}
+        return parse(where).sql(columns, SqliteWhere(texts))
+
+    def _hop(self, join: Join, *, many_above: bool, where: str | None) -> Hop:
+        """`where`: which of the rows below may be found; by others nothing is looked up."""
         forms = self.view.forms(join)
         upper, lower = self.tables[join.left], self.tables[join.right]
+        found = _compared(lower, join.right_columns, forms)
+        if where is not None:
+            found = f"iif({self._admitted(join.right, where)}, {found}, NULL)"
         return Hop(
             upper,
             upper.keep(_compared(upper, join.left_columns, forms), lookup=True),
             lower,
-            lower.keep(_compared(lower, join.right_columns, forms), lookup=True),
+            lower.keep(found, lookup=True),
             many_above,
         )
 
@@ -169,7 +176,7 @@ class Layout:
         """
         for part in reversed(self.parts):
             kept = part.kept
-            columns = ", ".join(("r.id", *(f"r.{name}" for name in kept.columns)))
+            columns = ", ".join(("r.id", "r.gone", *(f"r.{name}" for name in kept.columns)))
             columns += ", r.key" if kept.number is None else ", CAST(r.id AS TEXT) AS key"
             yield f"CREATE TEMP VIEW {part.view} AS SELECT {columns}, {_document(part)} AS d FROM {kept.name} r"
 
@@ -191,6 +198,8 @@ def _key(kept: StoredTable, columns: Sequence[str]) -> str:
 
 def _members(node: Node, kept: StoredTable) -> str:
     """`"id":1,"status":"open"`: what the part shows, of a row that is not deleted."""
+    if node.value:
+        return f"coalesce({kept.text(*node.fields.values())}, 'null')"
     pieces = [
         f"{literal(('' if not number else ',') + json.dumps(name, ensure_ascii=False) + ':')} "
         f"|| coalesce({kept.text(column)}, 'null')"
@@ -211,14 +220,23 @@ def _compared(kept: StoredTable, columns: Sequence[str], forms: Sequence[str]) -
 
 def _document(part: LayoutNode) -> str:
     """The document of a row `r` of a part, or what stands for it in the document above."""
+    if part.node.value:
+        return f"r.{part.members}"
     pieces = [f"'{{' || r.{part.members}"]
     for below in part.below:
         name = literal("," + json.dumps(below.node.name, ensure_ascii=False) + ":")
         rows = _rows(below)
         if below.node.kind == "one":
             pieces.append(f"{name} || coalesce((SELECT b.d {rows} LIMIT 1), 'null')")
+            continue
+        ordered = ", ".join(f"b.{column}" for column in below.order)
+        if below.node.most is not None:
+            # Of these alone the documents are put together, and deleted rows are none of them.
+            first = f"SELECT b.id AS id {rows} AND b.gone IS NULL ORDER BY {ordered} LIMIT {below.node.most}"
+            rows = f"FROM ({first}) f CROSS JOIN {below.view} b ON b.id = f.id"
+        if below.node.kind == "first":
+            pieces.append(f"{name} || coalesce((SELECT b.d {rows}), 'null')")
         else:
-            ordered = ", ".join(f"b.{column}" for column in below.order)
             joined = f"SELECT group_concat(d) FROM (SELECT b.d AS d {rows} ORDER BY {ordered})"
             pieces.append(f"{name} || '[' || coalesce(({joined}), '') || ']'")
     return " || ".join([*pieces, "'}'"])

@@ -39,7 +39,15 @@ DECLARED = {
             "order_by": ["line"],
             "columns": ["line", "amount"],
             "one": {"product": {"table": "public.products", "by": "product_id", "columns": ["title", "price"]}},
-        }
+        },
+        "large": {"table": "public.order_lines", "by": "order_id", "where": "amount > 5", "value": "line", "limit": 2},
+        "last": {
+            "table": "public.order_lines",
+            "by": "order_id",
+            "order_by": ["line desc"],
+            "first": True,
+            "columns": ["line"],
+        },
     },
 }
 PRODUCT = "(select jsonb_build_object('title', p.title, 'price', p.price) from products p where p.id = l.product_id)"
@@ -47,13 +55,17 @@ LINE = f"jsonb_build_object('line', l.line, 'amount', l.amount, 'product', {PROD
 ORDER = View(
     "order",
     "public.orders",
-    fields={name: name for name in ("id", "state", "total", "customer", "lines")},
+    fields={name: name for name in ("id", "state", "total", "customer", "lines", "large", "last")},
     instead={
         "state": "t.status",
         "customer": "(select jsonb_build_object('name', c.name, 'tier', c.tier) from customers c "
         "where c.id = t.customer_id)",
         "lines": f"(select coalesce(jsonb_agg({LINE} order by l.line), '[]') from order_lines l "
         "where l.order_id = t.id)",
+        "large": "(select coalesce(jsonb_agg(l.line order by l.line), '[]') from (select line from order_lines "
+        "where order_id = t.id and amount > 5 order by line limit 2) l)",
+        "last": "(select jsonb_build_object('line', max(l.line)) from order_lines l where l.order_id = t.id "
+        "having count(*) > 0)",
     },
 )
 SEARCH, CACHE = "order-search", "order-cache"

@@ -95,6 +95,22 @@ def test_of_what_all_refers_to_a_table_only_its_parts_are_in_its_lists(tmp_path:
     assert len(others) == 16
 
 
+def test_rows_that_are_marked_as_deleted_are_in_no_document(tmp_path: Path) -> None:
+    """By a moment of that name: a flag, or a column that is called otherwise, says nothing."""
+    tables = [
+        _table("orders", "id:int4 deleted_at:timestamptz"),
+        _table("order_lines", "id:int4 order_id:int4 deleted_on:date"),
+        _table("notes", "id:int4 order_id:int4 deleted_at:bool removed_at:date"),
+    ]
+    keys = _keys("order_lines.order_id orders.id", "notes.order_id orders.id")
+    config = loaded(tmp_path, uncommented(write_sync("shop", _proposal(tables, keys))))
+    wanted = {"orders": "deleted_at IS NULL", "order_lines": "deleted_on IS NULL", "notes": None}
+    assert {name: config.views[name].where for name in wanted} == wanted
+    nested = config.views["orders_nested"]
+    assert (nested.where, nested.many["lines"].where) == ("deleted_at IS NULL", "deleted_on IS NULL")
+    assert nested.many["notes"].where is None
+
+
 def test_lists_in_the_order_of_texts_need_utf8(tmp_path: Path) -> None:
     tables = [_table("a", "id:int4 b:int4"), _table("b", "id:int4"), _table("c", "id:text a:int4")]
     keys = _keys("a.b b.id", "c.a a.id")

@@ -156,16 +156,58 @@ IN_THE_FILE = [
         f"34: {CATEGORIES}: has `through` without `to`: many to many takes both",
     ),
     (
+        "a key that nothing holds",
+        "order_by: [line]",
+        "to_references: line",
+        f"23: {LINES}: has `to_references` without `to`: it says which key `to` holds",
+    ),
+    (
         "a key that is no column",
         "by: customer_id",
         "by: 7",
         f"20: {CUSTOMER}.by: write a column, or a list of several: `customer_id`, `[tenant, customer_id]`",
     ),
     (
-        "a condition on a relation",
+        "a condition on a relation that is none",
         "        columns: [name, tier]",
-        "        where: tier > 1",
-        f"21: {CUSTOMER}.where: this version cannot do that yet",
+        "        where: lower(name) = 'a'",
+        f"21: {CUSTOMER}.where: column 1: functions are not admitted: lower",
+    ),
+    (
+        "a condition deep below that is none",
+        "            columns: [title]",
+        "            where: title =",
+        f"32: {PRODUCT}.where: column 7: something is missing next to =",
+    ),
+    (
+        "a value with columns",
+        "        columns: [name, tier]",
+        "        columns: [name, tier]\n        value: name",
+        f"18: {CUSTOMER}: has `value` and `columns`: a value has no members",
+    ),
+    (
+        "a value with relations",
+        "            columns: [title]",
+        "            value: title",
+        f"29: {PRODUCT}: has `value` and `many`: a value has no members",
+    ),
+    (
+        "the first alone as a list",
+        "order_by: [line]",
+        "order_by: [line]\n        limit: 2\n        first: true",
+        f"23: {LINES}: has `first` and `limit`: the first one alone is no list",
+    ),
+    (
+        "a list of none",
+        "order_by: [line]",
+        "limit: 0",
+        f"26: {LINES}.limit: must be at least 1",
+    ),
+    (
+        "a limit on one",
+        "        columns: [name, tier]",
+        "        limit: 1",
+        f"21: {CUSTOMER}.limit: stands in the wrong place: it is a field of a relation in `many`",
     ),
     (
         "relations as a list",
@@ -184,6 +226,12 @@ IN_THE_FILE = [
 ]
 
 BY_THE_TABLES = [
+    (
+        "a value to show",
+        "        columns: [name, tier]",
+        "        value: nme",
+        f"21: {CUSTOMER}.value: public.customers has no column nme; did you mean `name`?",
+    ),
     (
         "a column to show",
         "[name, tier]",
@@ -221,6 +269,12 @@ BY_THE_TABLES = [
         "to: category_id",
         "to: categry_id",
         f"38: {CATEGORIES}.to: public.product_categories has no column categry_id; did you mean `category_id`?",
+    ),
+    (
+        "no unique key for to",
+        "to: category_id",
+        "to: category_id\n                to_references: title",
+        f"39: {CATEGORIES}.to_references: (title) is no unique key of public.categories, which has (id)",
     ),
     (
         "too few columns",

@@ -37,12 +37,14 @@ def select(view: View, rows: dict[str, str]) -> str:
     """
     compiled = _Compiled(view, rows)
     table = view.tables[view.root.table]
-    source = rows[view.root.table]
-    if view.where is not None:
-        source = f"(SELECT k, r FROM {source} WHERE {parse(view.where).sql(table, LogDialect())})"
+    source = _admitted(table, rows[view.root.table], view.where)
     source, document = compiled.rows(view.root, f"{source} AS t0", "t0")
     keys = [column_of(table, name) for name in table.key]
     return f"SELECT {key_sql(keys)} AS key, {document} AS document FROM {source}"
+
+
+def _admitted(table: Table, source: str, where: str | None) -> str:
+    return source if where is None else f"(SELECT k, r FROM {source} WHERE {parse(where).sql(table, LogDialect())})"
 
 
 class _Compiled:
@@ -65,15 +67,17 @@ class _Compiled:
             operands = enumerate(self._operands(first, alias, left=True))
             on = " AND ".join(f"{operand} = {inner}.k{i}" for i, operand in operands)
             source += f" LEFT JOIN ({subquery}) {inner} ON {on}"
-            missing = "null" if below.kind == "one" else "[]"
-            pieces += [literal("," + member(below.name)), f"coalesce({inner}.d, '{missing}')"]
+            pieces += [literal("," + member(below.name)), f"coalesce({inner}.d, '{below.missing}')"]
+        if node.value:
+            return source, pieces[1]
         return source, f"concat({', '.join(pieces)}, '}}')"
 
     def _of(self, node: Node, column: str) -> Column:
         return self._view.column(node.table, column)
 
     def _relation(self, node: Node, parent: Node, alias: str, link: str) -> tuple[str, Join]:
-        source, document = self.rows(node, f"{self._rows[node.table]} AS {alias}", alias)
+        shown = _admitted(self._view.tables[node.table], self._rows[node.table], node.where)
+        source, document = self.rows(node, f"{shown} AS {alias}", alias)
         joins = node.joins(parent)
         holder = alias
         if node.link is not None:
@@ -90,7 +94,11 @@ class _Compiled:
         columns = ", ".join(f"'s{i}', s{i}" for i in range(len(sorts)))
         gathered = f"array_sort(collect_list(named_struct({columns}, 'd', d)), (a, b) -> {_before(node.order)})"
         grouped = ", ".join(f"k{i}" for i in range(len(keys)))
+        if node.most is not None:
+            gathered = f"slice({gathered}, 1, {node.most})"
         joined = f"concat('[', array_join(transform({gathered}, x -> x.d), ','), ']')"
+        if node.kind == "first":
+            joined = f"{gathered}[0].d"
         return f"SELECT {grouped}, {joined} AS d FROM ({inner}) GROUP BY {grouped}", joins[0]
 
     def _operands(self, join: Join, alias: str, *, left: bool) -> Iterator[str]:

@@ -76,18 +76,24 @@ Row = Mapping[str, Any]
 
 @dataclass
 class Case:
-    """Tables, and a view over them as it stands in sync.yaml."""
+    """Tables, and a view over them as it stands in sync.yaml. `conditions`: what each `where` of it means."""
 
     tables: dict[str, Spec]
     view: dict[str, Any]
-    passes: Callable[[Row], bool]
+    conditions: dict[str, Callable[[Row], bool]]
 
     def documents(self, rows: Mapping[str, Mapping[str, Row]]) -> dict[str, Any]:
         """Key's text -> document. `rows`: table -> key's text -> row."""
         root = self.view["root"]
-        return {key: self._document(row, root, self.view, rows) for key, row in rows[root].items() if self.passes(row)}
+        shown = {key: row for key, row in rows[root].items() if self._shows(self.view, row)}
+        return {key: self._document(row, root, self.view, rows) for key, row in shown.items()}
+
+    def _shows(self, part: dict[str, Any], row: Row) -> bool:
+        return "where" not in part or self.conditions[part["where"]](row)
 
     def _document(self, row: Row, table: str, shown: dict[str, Any], rows: Mapping[str, Mapping[str, Row]]) -> Any:
+        if "value" in shown:
+            return row[shown["value"]]
         columns = shown.get("columns") or list(self.tables[table].columns)
         pairs = columns.items() if isinstance(columns, dict) else [(name, name) for name in columns]
         made = {name: row[column] for name, column in pairs}
@@ -95,15 +101,17 @@ class Case:
             key = _list(below.get("references", self.tables[below["table"]].key))
             found = [other for other in rows[below["table"]].values() if _meet(row, _list(below["by"]), other, key)]
             assert len(found) < 2, "the generator lets two rows have one unique key"
+            found = [other for other in found if self._shows(below, other)]
             made[name] = self._document(found[0], below["table"], below, rows) if found else None
         for name, below in shown.get("many", {}).items():
             key = _list(below.get("references", self.tables[table].key))
-            found = list(self._rows_of(row, key, below, rows))
+            found = [other for other in self._rows_of(row, key, below, rows) if self._shows(below, other)]
             for written in reversed([*below.get("order_by", []), *self.tables[below["table"]].key]):
                 column, descending = (written[:-5], True) if written.endswith(" desc") else (written, False)
                 type_ = self.tables[below["table"]].columns[column]
                 found.sort(key=_placed(column, type_), reverse=descending)
-            made[name] = [self._document(other, below["table"], below, rows) for other in found]
+            listed = [self._document(other, below["table"], below, rows) for other in found]
+            made[name] = (listed or [None])[0] if below.get("first") else listed[: below.get("limit")]
         return made
 
     def _rows_of(
@@ -115,7 +123,7 @@ class Case:
             return
         for link in rows[below["through"]].values():
             if _meet(row, key, link, _list(below["by"])):
-                to, own = _list(below["to"]), self.tables[table].key
+                to, own = _list(below["to"]), _list(below.get("to_references", self.tables[table].key))
                 yield from (other for other in rows[table].values() if _meet(link, to, other, own))
 
 
@@ -161,10 +169,6 @@ WHERES: list[tuple[str, str, str, Callable[[Any], bool]]] = [
 ]
 
 
-def _always(_row: Row) -> bool:
-    return True
-
-
 def _of(column: str, test: Callable[[Any], bool]) -> Callable[[Row], bool]:
     return lambda row: test(row[column])
 
@@ -183,19 +187,23 @@ class Maker:
         self._nodes = 0
         self._most = rng.randint(1, 7)
         self._depth = rng.randint(1, 5)
+        self._conditions: dict[str, Callable[[Row], bool]] = {}
 
     def case(self) -> Case:
         root = self._table()
         view: dict[str, Any] = {"root": root.full_name}
-        passes: Callable[[Row], bool] = _always
         self._below(root, view, 1)
+        self._where(root, view)
+        self._columns(view, root)
+        return Case({spec.full_name: spec for spec in self._specs.values()}, view, self._conditions)
+
+    def _where(self, spec: Spec, part: dict[str, Any]) -> None:
+        """Now and then a condition of what a part shows, by a column of its own."""
         if self._rng.random() < 0.4:
             type_, name, text, test = self._rng.choice(WHERES)
-            column = self._column(root, name, type_)
-            view["where"] = text.replace("{}", quoted(column))
-            passes = _of(column, test)
-        self._columns(view, root)
-        return Case({spec.full_name: spec for spec in self._specs.values()}, view, passes)
+            column = self._column(spec, f"{name}{len(self._conditions)}", type_)
+            part["where"] = text.replace("{}", quoted(column))
+            self._conditions[part["where"]] = _of(column, test)
 
     def _table(self) -> Spec:
         rng = self._rng
@@ -249,22 +257,33 @@ class Maker:
                 relation["references"] = list(key)
             if kind == "through":
                 link = rng.choice(list(self._specs.values())) if rng.random() < 0.1 else self._table()
-                relation |= {"through": link.full_name, "to": _short(rng, self._fitting(link, other, other.key))}
+                to = other.key
+                if other.unique and rng.random() < 0.5:
+                    to = relation["to_references"] = rng.choice(other.unique)
+                relation |= {"through": link.full_name, "to": _short(rng, self._fitting(link, other, to))}
                 held_by = link
             relation["by"] = _short(rng, self._fitting(held_by, of, key))
             if kind != "one" and rng.random() < 0.7:
                 column = self._column(other, "o", rng.choice(SORTED))
                 other.used.append(column)
                 relation["order_by"] = [column + rng.choice(["", " desc"])]
+            self._where(other, relation)
+            if kind != "one" and rng.random() < 0.3:
+                relation |= rng.choice([{"limit": rng.randint(1, 3)}, {"first": True}])
             shown.setdefault("one" if kind == "one" else "many", {})[name] = relation
-            self._below(other, relation, depth + 1)
+            if rng.random() < 0.2:
+                relation["value"] = ""
+            else:
+                self._below(other, relation, depth + 1)
 
     def _columns(self, shown: dict[str, Any], spec: Spec) -> None:
         """What each part shows, once the tables have all their columns."""
         rng = self._rng
         some = rng.sample(list(spec.columns), rng.randint(1, len(spec.columns)))
         how = rng.random()
-        if how < 0.4:
+        if "value" in shown:
+            shown["value"] = some[0]
+        elif how < 0.4:
             shown["columns"] = some
         elif how < 0.8:
             shown["columns"] = {f"{rng.choice(['c', 'C ', chr(34)])}{n}": name for n, name in enumerate(some)}

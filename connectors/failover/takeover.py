@@ -53,7 +53,10 @@ def same_database(known: Mapping[str, object], found: Mapping[str, object]) -> b
 
 
 def takeover(config: Config, source: Postgres, connect: Connect, state: State) -> Takeover | None:
-    """What came of the server that was read; None where it is the same one, or another server altogether."""
+    """What came of the server that was read; None where it is the same one, or another server altogether.
+
+    Raises SourceUnavailable where the server or Connect does not answer: nothing is known then.
+    """
     known, found = state.get(IDENTITY), source.identity()
     if known is None or not same_database(known, found) or known.get("timeline") == found["timeline"]:
         return None
@@ -76,10 +79,7 @@ def furthest_claim(state: State) -> int:
 
 
 def _gap(config: Config, source: Postgres, connect: Connect, claimed: int, fork: int) -> str:
-    try:
-        stored = connect.stored(names.connector(config.name))
-    except SourceUnavailable as exc:
-        return f"nobody says up to where the log was read: {exc}"
+    stored = connect.stored(names.connector(config.name))
     if stored is None or stored.snapshot:
         return "Connect keeps no position in the log yet"
     if (read := max(stored.lsn, claimed)) > fork:

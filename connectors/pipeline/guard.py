@@ -39,6 +39,10 @@ REMADE = "`driftless apply` makes it again"
 RESNAPSHOT = "if source.dsn leads where it should, run `driftless apply --anew`: it re-snapshots all tables from there"
 OTHER = "choose another `name` in sync.yaml, or correct source.dsn if this is meant to be that pipeline"
 FOLLOWS = "`driftless run` and `driftless apply` go on from there, and re-snapshot no table"
+OUTDATED = (
+    "let source.dsn lead to the server that took over; if this one is right, run `driftless apply --anew`: it "
+    "re-snapshots all tables from there"
+)
 UNREAD_SECONDS = 3.0
 """A slot may be free for a moment, as while Debezium connects again."""
 
@@ -186,6 +190,13 @@ def _history(config: Config, source: Postgres, connect: Connect, state: State) -
         return Trouble(what, OTHER, renewal=False, history=True)
     what = f"this is not the database that the pipeline was made for: {changed}"
     if (promoted := takeover(config, source, connect, state)) is not None:
+        if promoted.timeline < promoted.before:
+            what = (
+                f"source.dsn leads to a server on timeline {promoted.timeline}, and the log was read on timeline "
+                f"{promoted.before}: another server has taken its place"
+            )
+            # Not to be kept in the control topic: the other one may be back at once.
+            return Trouble(what, OUTDATED, renewal=False, history=True)
         if not promoted.gap:
             return Trouble(str(promoted), FOLLOWS, renewal=False, takeover=promoted)
         what = f"{what}; {promoted.gap}"

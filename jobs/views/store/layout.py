@@ -25,7 +25,8 @@ _FIRST = 4
 
 @dataclass
 class StoredTable:
-    """One table. `columns`: what is kept -> its expression over a row's parameters; `indexed`: what is looked up by.
+    """One table. `columns`: what is kept -> its expression over a row's parameters; `indexed`: what is looked up by;
+    `sorted`: the columns of further indexes, by which the first rows of a list are found without the others.
 
     `number`: the one column of the key where it is a whole number: then it is the row's `id` here. `root_key`: the text
     of the key of the one root that a row belongs to, where the view is split and this table with it.
@@ -37,6 +38,7 @@ class StoredTable:
     root_key: str | None = None
     columns: dict[str, str] = field(default_factory=dict)
     indexed: list[str] = field(default_factory=list)
+    sorted: list[str] = field(default_factory=list)
 
     def text(self, column: str) -> str:
         """The JSON text of a column, as a parameter of the row."""
@@ -85,6 +87,7 @@ class Hop:
 @dataclass
 class LayoutNode:
     """A node. `hops`: from the part above down to this one. `members`: the kept column with its finished members.
+    `order`: kept columns, each with whether the greatest comes first.
 
     `watched`: the kept columns whose change is one to this part, or to how it hangs together with the parts below.
     """
@@ -95,7 +98,7 @@ class LayoutNode:
     members: str
     above: LayoutNode | None = None
     hops: list[Hop] = field(default_factory=list)
-    order: list[str] = field(default_factory=list)
+    order: list[tuple[str, bool]] = field(default_factory=list)
     watched: list[str] = field(default_factory=list)
     below: list[LayoutNode] = field(default_factory=list)
 
@@ -143,8 +146,11 @@ class Layout:
             kind = last_order(column)
             assert kind is not None, "refused by driftless/views/resolve.py"
             name = kept.keep(order_sql(kind, column, kept.text(sort.column)))
-            part.order.append(f"{name} DESC NULLS FIRST" if sort.descending else f"{name} NULLS LAST")
+            if node.link is not None or name != part.hops[-1].lower_column:  # which is the same in the whole list
+                part.order.append((name, sort.descending))
             part.watched.append(name)
+        if node.most is not None and node.link is None and (found_by := part.hops[-1].lower_column) != "id":
+            kept.sorted.append(", ".join((found_by, *_ordered(part, ""))))
         part.below = [self._part(below, part) for below in node.relations]
         return part
 
@@ -229,7 +235,7 @@ def _document(part: LayoutNode) -> str:
         if below.node.kind == "one":
             pieces.append(f"{name} || coalesce((SELECT b.d {rows} LIMIT 1), 'null')")
             continue
-        ordered = ", ".join(f"b.{column}" for column in below.order)
+        ordered = ", ".join(_ordered(below, "b.")) or "b.id"  # of one row at most
         if below.node.most is not None:
             # Of these alone the documents are put together, and deleted rows are none of them.
             first = f"SELECT b.id AS id {rows} AND b.gone IS NULL ORDER BY {ordered} LIMIT {below.node.most}"
@@ -240,6 +246,19 @@ def _document(part: LayoutNode) -> str:
             joined = f"SELECT group_concat(d) FROM (SELECT b.d AS d {rows} ORDER BY {ordered})"
             pieces.append(f"{name} || '[' || coalesce(({joined}), '') || ']'")
     return " || ".join([*pieces, "'}'"])
+
+
+def _ordered(part: LayoutNode, alias: str) -> Iterator[str]:
+    """What a list is put in order by. Of its first rows alone so that an index has that order: SQLite takes none for
+    nulls that are the greatest.
+    """
+    for name, descending in part.order:
+        column, direction = f"{alias}{name}", " DESC" if descending else ""
+        if part.node.most is None:
+            yield f"{column}{direction} NULLS {'FIRST' if descending else 'LAST'}"
+        else:
+            yield f"({column} IS NULL){direction}"
+            yield f"{column}{direction}"
 
 
 def _rows(part: LayoutNode) -> str:

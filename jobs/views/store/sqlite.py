@@ -165,6 +165,8 @@ class SqliteRows:
         for kept in self._layout.tables.values():
             for column in kept.indexed:
                 self._run(f"CREATE INDEX {kept.name}_{column} ON {kept.name} ({column})")
+            for number, columns in enumerate(kept.sorted):
+                self._run(f"CREATE INDEX {kept.name}_sorted_{number} ON {kept.name} ({columns})")
         self._run(_MARK_ALL.format(self._layout.root.kept.name), {"number": self._fact("number")})
         self._set("filling", 0)
 

@@ -95,6 +95,10 @@ def test_the_run_goes_on_at_the_standby(stack: Stack, endpoints: Endpoints, tmp_
         assert pipeline.told("epochs/public.items") == before
         assert pipeline.told("pipeline/identity")["timeline"] == 2
         assert said(pipeline, "plan").startswith("nothing to change")
+        servers.primary.start()  # and is the first that the DSN names
+        assert "on timeline 1, and the log was read on timeline 2: another server has taken" in said(pipeline, "check")
+        servers.primary.stop()
+        assert said(pipeline, "plan").startswith("nothing to change")
 
 
 def test_nothing_is_read_of_another_timeline_before_it_is_proved(

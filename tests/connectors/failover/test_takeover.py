@@ -97,7 +97,6 @@ def test_a_log_that_goes_on_from_what_was_read(config: Config, connect: Worker) 
         (Standby(), at(950, 79), state(), "the last transaction that was read, 79, has not committed there"),
         (Standby(), Worker(None), state(), "Connect keeps no position in the log yet"),
         (Standby(), at(950, snapshot=True), state(), "Connect keeps no position in the log yet"),
-        (Standby(), Worker(away=True), state(), "nobody says up to where the log was read"),
         (Standby(forked=None), Worker(), state(), "timeline 3 did not branch off timeline 1"),
         (Standby(refused=True), Worker(), state(), "the history of timeline 3 cannot be read: permission denied"),
         (Standby(found=None), Worker(), state(), "the slot driftless_shop is not there"),
@@ -122,6 +121,11 @@ def found(config: Config, source: Standby, connect: Worker, known: State) -> lis
     return list(troubles(config, cast("Postgres", source), cast("Connect", connect), known))
 
 
+def test_while_connect_does_not_answer_nothing_is_said_of_a_gap(config: Config) -> None:
+    with pytest.raises(SourceUnavailable):
+        found(config, Standby(), Worker(away=True), state())
+
+
 def test_another_server_or_the_same_one_is_no_takeover(config: Config) -> None:
     for identity in (IDENTITY, {**PROMOTED, "system_identifier": "8"}, {**PROMOTED, "database": "other"}):
         source: Any = Standby(identities=dict(identity))
@@ -134,6 +138,15 @@ def test_a_promotion_is_no_reason_to_read_anew_and_hides_none(config: Config) ->
     assert str(trouble.takeover) == "a standby was promoted: the source is on timeline 3 now, and was on 1"
     unmended = state(**{RENEWAL: {"what": "the slot was lost", "history": False}})
     assert [t.renewal for t in found(config, Standby(), Worker(), unmended)] == [False, True]
+
+
+def test_a_server_that_another_has_taken_the_place_of_is_no_reason_to_read_anew(config: Config) -> None:
+    source = Standby(identities=dict(PROMOTED))
+    known = state(**{"pipeline/identity": {**IDENTITY, "timeline": 4, "history": 0}})
+    source.forked = None
+    (trouble,) = found(config, source, Worker(), known)
+    assert (trouble.renewal, trouble.history, trouble.takeover) == (False, True, None)
+    assert "on timeline 3, and the log was read on timeline 4: another server has taken its place" in trouble.what
 
 
 def test_where_a_timeline_was_left_is_in_the_history_of_what_came_of_it() -> None:

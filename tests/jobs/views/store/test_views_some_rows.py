@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from jobs.views.store.layout import Layout
 from tests.jobs.views.store.test_views_store import CUSTOMERS, LINES, Shop, a_view
 
 
@@ -75,3 +78,20 @@ def test_a_value_stands_in_place_of_its_object_and_is_null_where_the_column_is(t
     (document,) = shop.drain().values()
     assert document == {"id": 1, "status": "open", "customer": "a", "lines": [5, None]}
     shop.store.close()
+
+
+def test_the_first_rows_of_a_list_are_found_without_the_others(tmp_path: Path) -> None:
+    """By an index that has the order of the list, also where its column is null."""
+    shop = shop_of(tmp_path, limit=2)
+    shop.apply(
+        shop.order(1, "open"), *(shop.line(1, n, n) for n in range(3)), shop.row(LINES, "[1,9]", order_id=1, line=9)
+    )
+    assert shown(shop.drain()) == {"1": [{"line": 9}, {"line": 2}]}
+    shop.store.close()
+    with closing(sqlite3.connect(tmp_path / "rows.db")) as file:
+        for statement in Layout(shop.view).views():
+            file.execute(statement)
+        document = "SELECT d FROM part_0 WHERE id = 1"
+        plan = [str(row[3]) for row in file.execute(f"EXPLAIN QUERY PLAN {document}")]
+        assert any("USING INDEX t1_sorted_0" in step for step in plan), "\n".join(plan)
+        assert not any("RIGHT PART OF ORDER BY" in step for step in plan), "\n".join(plan)

@@ -159,7 +159,9 @@ class View:
 
     def to_json(self) -> dict[str, Any]:
         tables = {name: table.to_json() for name, table in self.tables.items()}
-        plain: dict[str, Any] = json.loads(json.dumps({**asdict(self), "tables": tables}))
+        plain: dict[str, Any] = json.loads(
+            json.dumps({**asdict(self), "root": _told(asdict(self.root)), "tables": tables})
+        )
         return plain
 
     @classmethod
@@ -169,7 +171,7 @@ class View:
 
 
 def _told(node: dict[str, Any]) -> dict[str, Any]:
-    """What a fingerprint has of a node: of what older versions did not know only what is used."""
+    """What is told of a node, and makes its fingerprint: of what older versions did not know only what is used."""
     told = {**node, "relations": [_told(below) for below in node["relations"]]}
     for name, unused in (("where", None), ("limit", None), ("value", False)):
         if told[name] == unused:

@@ -61,6 +61,8 @@ def takeover(config: Config, source: Postgres, connect: Connect, state: State) -
     if known is None or not same_database(known, found) or known.get("timeline") == found["timeline"]:
         return None
     before, timeline = int(str(known["timeline"])), int(str(found["timeline"]))
+    if timeline < before:  # it does not know the other one's history
+        return Takeover(before, timeline, None, f"timeline {timeline} is older")
     try:
         fork = fork_of(timeline_history(source, timeline), before)
     except SourceUnavailable:

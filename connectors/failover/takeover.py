@@ -8,7 +8,7 @@ Nothing is re-snapshotted where all of this holds:
   from the new server until then.
 - The last transaction that was read has committed there. Postgres sends transactions in the order of their commits, so
   all before it have, too; and of one that the standby had a part of alone, rows may have been read.
-- The slot is there, and begins nowhere behind Connect's position.
+- The slot is there, and begins no later than Connect's position.
 """
 
 from __future__ import annotations

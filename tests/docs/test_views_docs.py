@@ -94,7 +94,7 @@ def test_unique_keys_are_those_that_hold_for_every_row(shop: tuple[psycopg.Conne
 
 
 def test_check_tells_what_the_tables_lack(shop: tuple[psycopg.Connection, Postgres], tmp_path: Path) -> None:
-    relations = "one: {customer: {table: customers, by: customer, columns: [nme]}}"
+    relations = "one: {customer: {table: customers, by: customer, columns: [nme], where: tier > 1}}"
     text = GOOD.replace("public.products:", "public.orders:").replace(
         "{root: products}", f"{{root: orders, {relations}}}"
     )
@@ -104,6 +104,8 @@ def test_check_tells_what_the_tables_lack(shop: tuple[psycopg.Connection, Postgr
         "sync.yaml:10: views.product.one.customer.columns.0: public.customers has no column nme; did you mean `name`?",
         "sync.yaml:10: views.product.one.customer.by: public.orders has no column customer; "
         "did you mean `customer_id`?",
+        "sync.yaml:10: views.product.one.customer.where: column 1: public.customers has no column tier; "
+        "known: `id`, `name`, `referrer`",
     ]
 
 

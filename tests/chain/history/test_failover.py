@@ -149,6 +149,7 @@ def test_a_standby_that_keeps_no_slot(stack: Stack, endpoints: Endpoints, tmp_pa
         pipeline.assert_in_step()
 
 
+@pytest.mark.soak
 def test_a_standby_that_is_away_holds_up_changes(stack: Stack, endpoints: Endpoints, tmp_path: Path) -> None:
     """As `synchronized_standby_slots` says; `status` names the slot, and all goes on when it is back."""
     with followed(stack, endpoints, tmp_path) as (pipeline, servers):

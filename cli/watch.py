@@ -39,7 +39,7 @@ class SourceWatch(Background):
         self._reader: ControlReader | None = None
         self._source: Postgres | None = None
         self._promoted: Takeover | None = None
-        """That is being followed: Connect may not answer at once."""
+        """The promotion that this watch still has to tell Connect of."""
         self._said: set[tuple[str, str]] = set()
         self._seen: tuple[str, int, int] | None = None
         """The catalogue and the registered tables of the last look: hundreds of tables are not read again for none."""
@@ -74,7 +74,7 @@ class SourceWatch(Background):
             self._promoted = next((t.takeover for t in found if t.takeover is not None), self._promoted)
             if self._promoted is not None:
                 follow(self._config, self._source, connect, self._control, state, self._promoted)
-                say(f"{self._promoted}; its log goes on from what was read, and the connector is led there")
+                say(f"{self._promoted}; its log contains everything that was read, so the connector resumes there")
                 self._promoted = None
                 return
             if not found:

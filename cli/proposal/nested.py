@@ -23,7 +23,7 @@ LEVELS = 2
 LISTS = 8
 """Foreign keys to a table of which each may become a list. To more, as to users, all kinds of things lead."""
 _DELETED, _MOMENTS = ("deleted_at", "deleted_on"), ("timestamptz", "timestamp", "date")
-"""What a column is called, and of which type, that says of a row that it is deleted and stays for the record."""
+"""Names and types of columns by which applications mark a row as deleted, and keep it."""
 _AFFIX = re.compile(r"(.+)_(?:id|uuid|key|fk|code)|(?:id|fk)_(.+)")
 
 

@@ -28,8 +28,8 @@ _NO_LEADER = "without claiming write privileges"
 
 @dataclass(frozen=True)
 class StoredPosition:
-    """Where a connector goes on in the source's log. `lsn`: it has read nothing beyond. `transaction`: the number of
-    the last one that it read, or a part of. `snapshot`: it is reading the tables.
+    """The position in the source's log that a connector resumes from. `lsn`: the end of what it has read.
+    `transaction`: the number of the transaction that it read last, whole or in part. `snapshot`: it reads the tables.
     """
 
     lsn: int
@@ -91,16 +91,17 @@ class Connect:
 
     def position(self, name: str) -> tuple[int | None, bool]:
         """(The position of the source's log to go on from, None where there is none; whether there is a connector)."""
-        answer = self._call("GET", f"/connectors/{name}/offsets", missing=True)
-        with self._understood():
-            stored = _stored(answer)
-        return None if stored is None else stored.lsn, answer is not None
+        stored, captures = self._offsets(name)
+        return None if stored is None else stored.lsn, captures
 
     def stored(self, name: str) -> StoredPosition | None:
-        """Where the connector goes on; None where it begins at the beginning, or is not there."""
+        """The position that the connector resumes from; None where it has none, or there is no such connector."""
+        return self._offsets(name)[0]
+
+    def _offsets(self, name: str) -> tuple[StoredPosition | None, bool]:
         answer = self._call("GET", f"/connectors/{name}/offsets", missing=True)
         with self._understood():
-            return _stored(answer)
+            return _stored(answer), answer is not None
 
     def state(self, name: str) -> tuple[str, str]:
         """(`RUNNING`, `FAILED`, `UNASSIGNED`, `MISSING`..., first line of the trace). RUNNING: connector and task."""

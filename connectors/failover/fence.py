@@ -1,7 +1,7 @@
-"""What keeps Debezium from a server whose log it is not known to go on in.
+"""Connector settings that let Debezium read one timeline alone.
 
-A name or an address leads to another server after a failover, and Debezium connects again by itself. Whether that
-server's log goes on where it has read to can be judged only as long as it has read none of it.
+After a failover the same name or address may lead to another server, and Debezium reconnects by itself. Driftless must
+prove that the new server's log contains what was read, and can do so only before Debezium reads from that server.
 """
 
 from __future__ import annotations

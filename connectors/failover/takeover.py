@@ -1,6 +1,6 @@
-"""A standby that was promoted: whether its log goes on from where ours was read to, and going on there.
+"""A standby was promoted: prove that its log contains what was read, and resume there.
 
-Nothing is re-snapshotted where all of this holds:
+No table is re-snapshotted where all of this holds:
 
 - It is the same database of the same server (`pg_control_system`), and its history file says where its timeline
   branched off the one that was read.
@@ -106,7 +106,7 @@ def register_timeline(control: Control, state: State, found: Takeover) -> None:
 
 
 def follow(config: Config, source: Postgres, connect: Connect, control: Control, state: State, found: Takeover) -> None:
-    """Register the timeline and lead Debezium to the server. Whoever does it a second time changes nothing."""
+    """Register the new timeline, and let the connector read from the new server. A second call changes nothing."""
     register_timeline(control, state, found)
     name = names.connector(config.name)
     actual = connect.config(name)

@@ -98,7 +98,7 @@ def _identity(config: Config, context: PlanContext, state: State, *, renewed: bo
         return
     promoted = None if renewed else takeover(config, context.source, context.connect, state)
     if promoted is not None and not promoted.gap:
-        what = f"{promoted}, and its log goes on from what was read"
+        what = f"{promoted}, and its log contains everything that was read"
         yield Action("register", "source", what, do=bind(register_timeline, context.control, state, promoted))
 
 

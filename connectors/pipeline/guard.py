@@ -38,10 +38,10 @@ STARTS = "`driftless apply` starts it again"
 REMADE = "`driftless apply` makes it again"
 RESNAPSHOT = "if source.dsn leads where it should, run `driftless apply --anew`: it re-snapshots all tables from there"
 OTHER = "choose another `name` in sync.yaml, or correct source.dsn if this is meant to be that pipeline"
-FOLLOWS = "`driftless run` and `driftless apply` go on from there, and re-snapshot no table"
+FOLLOWS = "`driftless run` and `driftless apply` resume there, and re-snapshot no table"
 OUTDATED = (
-    "let source.dsn lead to the server that took over; if this one is right, run `driftless apply --anew`: it "
-    "re-snapshots all tables from there"
+    "correct source.dsn to name the server that took over; if this is the right server, run `driftless apply --anew`, "
+    "which re-snapshots all tables from it"
 )
 UNREAD_SECONDS = 3.0
 """A slot may be free for a moment, as while Debezium connects again."""

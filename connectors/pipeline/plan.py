@@ -216,18 +216,16 @@ def _connector(
     wanted |= fence(server.version, server.timeline)
 
     def put() -> None:
-        before = context.source.slot(names.slot(config.name))
+        before, rests = context.source.slot(names.slot(config.name)), stopped
         if server.version >= FAILOVER_SINCE and before is not None and not before.failover and actual is not None:
             context.connect.stop(name)
             stop_by(context, before.name, name)
             context.source.walsender(f"ALTER_REPLICATION_SLOT {before.name} (FAILOVER true)")
-            context.connect.put(name, wanted)
-            resume()
-            return
+            rests = True
         context.connect.put(name, wanted)
         if before is not None and before.active:
             _await_left(context, before, name)
-        resume() if stopped else _await_running(config, context)
+        resume() if rests else _await_running(config, context)
 
     def resume() -> None:
         context.connect.resume(name)

@@ -83,9 +83,9 @@ class _Resolved:
         fields = shown.fields(tuple(column.name for column in table.columns if refusal(column) is None))
         if not fields:
             self._say(at, "no column is left to show")
+        alone = getattr(shown, "value", None) is not None
         for number, (name, column) in enumerate(fields.items()):
             place = name if isinstance(shown.columns, dict) else number
-            alone = getattr(shown, "value", None) is not None
             self._column(table, column, (*at, "value") if alone else (*at, "columns", place))
         return fields
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 _PART = r'"(?:[^"]|"")+"|[^."]+'
@@ -107,6 +107,10 @@ class Table:
 
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name == name), None)
+
+    def part(self, columns: Collection[str]) -> Table:
+        """The same with no other columns than these."""
+        return replace(self, columns=tuple(column for column in self.columns if column.name in columns))
 
     def to_json(self) -> dict[str, object]:
         """What followers need; the rest is the source's business alone."""

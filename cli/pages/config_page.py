@@ -30,7 +30,7 @@ from driftless.config.streams import (
     StreamConfig,
     TimeConfig,
 )
-from driftless.config.views import ManyConfig, OneConfig, ViewConfig
+from driftless.config.views import AGGREGATES, ManyConfig, OneConfig, ViewConfig
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "configuration.md"
 
@@ -120,12 +120,15 @@ def _views() -> Iterator[str]:
     yield from _lines(OneConfig, "        ", leave_out=("value",))
     yield "      seller:\n        table: public.customers\n        by: seller_id\n        value: name"
     yield "    many:\n      lines:"
-    elsewhere = ("references", "through", "to", "to_references", "value", "first")
+    elsewhere = ("references", "through", "to", "to_references", "value", "first", *AGGREGATES)
     yield from _lines(ManyConfig, "        ", leave_out=elsewhere)
     yield "      tags:\n        table: public.tags\n        by: order_id\n        references: id"
     yield "        through: public.order_tags\n        to: tag_slug\n        to_references: slug\n        value: name"
     yield "      last:\n        table: public.order_lines\n        by: order_id\n        order_by: [line desc]"
     yield "        first: true"
+    for name in AGGREGATES:
+        told = f"table: public.order_lines, by: order_id, {name}: {_example(ManyConfig, name)}"
+        yield f"      {name}_of_lines: {{{told}}}"
     yield f"    shards: {_example(ViewConfig, 'shards')}\n```\n"
     yield from _table(ViewConfig)
     yield "\n### A relation in `one`\n"

@@ -14,13 +14,14 @@ from driftless.config.kafka_security import problems as security_problems
 from driftless.config.messages import Wording
 from driftless.config.models import FOLLOWER_FIELDS, Config, StoreConfig, near_name
 from driftless.config.streams import CAPTURED, LOOKUPS
+from driftless.config.views import AGGREGATES
 from driftless.config.views_as_written import TABLES, clashes, parts, with_tables
 from driftless.config.yaml import Location, YamlFile, is_unknown
 from driftless.errors import CORRECT_THE_FILE, ConfigError
 from driftless.streams.composed import composed_sql
 from driftless.suggest import did_you_mean
 from driftless.table import join_name, split_name
-from driftless.where.clause import WhereRefused, parse
+from driftless.where.clause import WhereRefused, compute, parse
 
 Kinds = Mapping[str, type[StoreConfig]]
 """Kind of store -> its part of a follower."""
@@ -208,17 +209,20 @@ class _Check:
                 yield self._say((*at, "columns", place), what)
 
     def _conditions(self) -> Iterator[str]:
-        """What is wrong with each `where`, as far as it can be told without the table."""
+        """What is wrong with each `where`, and what is computed, as far as it can be told without the table."""
         for name in self._section("views"):
             yield from self._conditions_of("views", name)
 
     def _conditions_of(self, *at: str) -> Iterator[str]:
-        text = self._section(*at).get("where")
-        if isinstance(text, str) and not is_unknown(text):
-            try:
-                parse(text)
-            except WhereRefused as exc:
-                yield from (self._say((*at, "where"), problem) for problem in exc.problems)
+        part = self._section(*at)
+        written = [("computed", name) for name in self._section(*at, "computed")]
+        for place in [("where",), *written, *((name,) for name in AGGREGATES if name != "count")]:
+            text = part.get(place[0]) if len(place) == 1 else self._section(*at, "computed").get(place[1])
+            if isinstance(text, str) and not is_unknown(text):
+                try:
+                    parse(text) if place == ("where",) else compute(text)
+                except WhereRefused as exc:
+                    yield from (self._say((*at, *place), problem) for problem in exc.problems)
         for kind in ("one", "many"):
             for name in self._section(*at, kind):
                 yield from self._conditions_of(*at, kind, name)

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 
 from driftless.config.base import Model
 from driftless.table import join_name
+from driftless.where.clause import parse
 
 
 def _shape(columns: object) -> str:
@@ -37,6 +38,12 @@ def _renamed(columns: dict[str, str]) -> dict[str, str]:
     if not columns:
         raise ValueError("no column is named: name some, or leave `columns` out to show all")
     return columns
+
+
+def _named(computed: dict[str, str]) -> dict[str, str]:
+    if "" in computed:
+        raise ValueError("has something without a name")
+    return computed
 
 
 def _one_or_several(columns: object) -> object:
@@ -81,11 +88,18 @@ class _Shown(Model):
         given: Columns | None = getattr(self, "columns", None)
         if (value := getattr(self, "value", None)) is not None:
             return {value: value}
+        if getattr(self, "aggregate", None) is not None:
+            return {}
         if given is None:
             return {name: name for name in columns}
         if isinstance(given, dict):
             return dict(given)
         return {name: name for name in given}
+
+
+AGGREGATES = ("count", "sum", "min", "max", "avg")
+Computed = Annotated[dict[str, str], AfterValidator(_named)]
+_COMPUTED = "What is computed of a row, by its name in the document: an expression over columns ([computed](where.md))."
 
 
 class _Related(_Shown):
@@ -94,7 +108,7 @@ class _Related(_Shown):
     @model_validator(mode="after")
     def _a_value_alone(self) -> Self:
         if getattr(self, "value", None) is not None:
-            for other in ("columns", "one", "many"):
+            for other in ("columns", "computed", "one", "many"):
                 if getattr(self, other, None):
                     raise ValueError(f"has `value` and `{other}`: a value has no members")
         return self
@@ -117,6 +131,11 @@ class OneConfig(_Related):
         description="Columns to show: a list, or a mapping {name in the document: column}. All if left out.",
         examples=["[name, tier]"],
     )
+    computed: Computed = Field(
+        default_factory=dict,
+        description=_COMPUTED,
+        examples=["{called: first || ' ' || last}"],
+    )
     value: str | None = Field(
         default=None,
         description="The one column to show, as it is: the name in the document then has a value, not an object.",
@@ -126,6 +145,12 @@ class OneConfig(_Related):
         default=None,
         description="Which rows are shown: `null` stands for any other ([where](where.md)). All if left out.",
         examples=["deleted_at IS NULL"],
+    )
+    prefix: str | None = Field(
+        default=None,
+        description="Show its members in the row above, each with this before its name, in place of an object of its "
+        "own; all of them `null` where there is no row. It may be empty.",
+        examples=["customer_"],
     )
     one: dict[str, OneConfig] = Field(
         default_factory=dict,
@@ -172,6 +197,11 @@ class ManyConfig(_Related):
         description="Columns to show: a list, or a mapping {name in the document: column}. All if left out.",
         examples=["[line, qty, unit_price]"],
     )
+    computed: Computed = Field(
+        default_factory=dict,
+        description=_COMPUTED,
+        examples=["{amount: qty * unit_price}"],
+    )
     value: str | None = Field(
         default=None,
         description="The one column to show, as it is: the list is then one of values, not of objects.",
@@ -199,6 +229,32 @@ class ManyConfig(_Related):
         description="Show the first row by `order_by` alone, as an object; `null` where there is none.",
         examples=["true"],
     )
+    count: bool = Field(
+        default=False,
+        description="Show how many rows there are, in place of a list; 0 where there are none.",
+        examples=["true"],
+    )
+    sum: str | None = Field(
+        default=None,
+        description="Show the sum of this over the rows, in place of a list: a column, or what is computed "
+        "([computed](where.md)). Exact, with the digits that Postgres gives it; `null` where there is nothing to add.",
+        examples=["qty * unit_price"],
+    )
+    min: str | None = Field(
+        default=None,
+        description="The same with the least value.",
+        examples=["price"],
+    )
+    max: str | None = Field(
+        default=None,
+        description="The same with the greatest value.",
+        examples=["placed_at"],
+    )
+    avg: str | None = Field(
+        default=None,
+        description="The same with the average, with as many digits as Postgres gives it.",
+        examples=["stars"],
+    )
     one: dict[str, OneConfig] = Field(
         default_factory=dict,
         description="Rows that each of these refers to, by the names that they have in it.",
@@ -221,6 +277,22 @@ class ManyConfig(_Related):
             raise ValueError("has `first` and `limit`: the first one alone is no list")
         return self
 
+    @model_validator(mode="after")
+    def _one_aggregate(self) -> ManyConfig:
+        has = [name for name in AGGREGATES if getattr(self, name)]
+        if len(has) > 1:
+            raise ValueError(f"has `{has[0]}` and `{has[1]}`: give each a name of its own in `many`")
+        for other in ("columns", "computed", "value", "order_by", "limit", "first", "one", "many") if has else ():
+            if getattr(self, other):
+                raise ValueError(f"has `{has[0]}` and `{other}`: what is one value over all rows shows no row")
+        return self
+
+    @property
+    def aggregate(self) -> tuple[str, str] | None:
+        """(function, what it is of), which is empty for `count`."""
+        name = next((name for name in AGGREGATES if getattr(self, name)), None)
+        return None if name is None else (name, "" if name == "count" else getattr(self, name))
+
 
 class ViewConfig(_Shown):
     """What a document is: one for each row of `root`."""
@@ -233,6 +305,11 @@ class ViewConfig(_Shown):
         default=None,
         description="Columns to show: a list, or a mapping {name in the document: column}. All if left out.",
         examples=["[id, title]", "{id: id, called: name}"],
+    )
+    computed: Computed = Field(
+        default_factory=dict,
+        description=_COMPUTED,
+        examples=["{type: \"'book'\", title_key: lower(title)}"],
     )
     where: str | None = Field(
         default=None,
@@ -277,13 +354,15 @@ class ViewConfig(_Shown):
     @property
     def joined(self) -> bool:
         """Whether its documents are built into a log of their own: it takes several tables, whole transactions, or what
-        a stream has computed.
+        a stream has computed, or what is computed here.
         """
-        return bool(self.one or self.many or self.atomic or self.stream)
+        if self.one or self.many or self.atomic or self.stream or self.computed:
+            return True
+        return self.where is not None and parse(self.where).computes
 
 
 Relation = OneConfig | ManyConfig
-Condition = tuple[tuple[str, ...], str, str]
+Expression = tuple[tuple[str, ...], str, str]
 """Where it stands below the view, the full name of its table, and the text."""
 
 
@@ -293,9 +372,18 @@ def relations(above: ViewConfig | Relation) -> Iterable[tuple[str, str, Relation
     yield from (("many", name, relation) for name, relation in above.many.items())
 
 
-def conditions(above: ViewConfig | Relation, table: str, at: tuple[str, ...] = ()) -> Iterator[Condition]:
+def conditions(above: ViewConfig | Relation, table: str, at: tuple[str, ...] = ()) -> Iterator[Expression]:
     """Each `where` of a view, its own and those of its relations at any depth. `table`: what `above` is of."""
     if above.where is not None:
         yield (*at, "where"), table, above.where
     for kind, name, relation in relations(above):
         yield from conditions(relation, relation.table, (*at, kind, name))
+
+
+def computations(above: ViewConfig | Relation, table: str, at: tuple[str, ...] = ()) -> Iterator[Expression]:
+    """The same of each value that a view computes."""
+    yield from (((*at, "computed", name), table, text) for name, text in above.computed.items())
+    if isinstance(above, ManyConfig) and above.aggregate is not None and above.aggregate[1]:
+        yield (*at, above.aggregate[0]), table, above.aggregate[1]
+    for kind, name, relation in relations(above):
+        yield from computations(relation, relation.table, (*at, kind, name))

@@ -48,11 +48,11 @@ def clashes(at: Location, entry: Entry) -> Iterator[tuple[Location, str]]:
     """Names that one object of the document would have twice, as far as the file tells."""
     columns = entry.get("columns")
     taken = {str(name): "a column" for name in columns} if isinstance(columns, dict | list) else {}
-    for kind in KINDS:
+    for kind in ("computed", *KINDS):
         below = entry.get(kind)
         for name in below if isinstance(below, dict) else ():
             if name in taken:
                 yield (*at, kind, name), f"{taken[name]} of this part is called so too: give each a name of its own"
             elif not name:
                 yield (*at, kind, name), "has no name"
-            taken.setdefault(name, f"a relation in `{kind}`")
+            taken.setdefault(name, "a name in `computed`" if kind == "computed" else f"a relation in `{kind}`")

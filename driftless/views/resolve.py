@@ -12,7 +12,11 @@ from driftless.table import Column, Table
 from driftless.types import refusal
 from driftless.views.compare import equality, last_order, order
 from driftless.views.tree import Link, Node, Sort, View, read_columns
+from driftless.where.clause import compute
+from driftless.where.literals import ORDERED
+from driftless.where.typed import TypedTerm
 
+_TAKEN = "{} has a column of this name: list `columns`, or call one otherwise"
 Place = tuple[int | str, ...]
 Problem = tuple[Place, str]
 """Where in sync.yaml, and what."""
@@ -46,12 +50,8 @@ def resolve(name: str, view: ViewConfig, source: CapturedTables) -> tuple[View |
     if root is None or found.problems:
         return None, found.problems
     used = read_columns(root, view.where, source.keys)
-    tables = {name: _part(source.tables[name], columns) for name, columns in used.items()}
+    tables = {name: source.tables[name].part(columns) for name, columns in used.items()}
     return View(name, root, tables, view.where, view.shards), []
-
-
-def _part(table: Table, columns: set[str]) -> Table:
-    return replace(table, columns=tuple(column for column in table.columns if column.name in columns))
 
 
 class _Resolved:
@@ -66,7 +66,9 @@ class _Resolved:
         if table is None:
             return None
         fields = self._fields(view, table, self._at)
-        node = Node("", "root", table.full_name, fields, relations=self._relations(view, table, fields, self._at))
+        self._computed(view, table, fields, self._at)
+        node = Node("", "root", table.full_name, fields, computed=view.computed)
+        node = replace(node, relations=self._relations(view, table, node, self._at))
         return None if self._lost else node
 
     def _say(self, at: Place, what: str) -> None:
@@ -81,7 +83,7 @@ class _Resolved:
 
     def _fields(self, shown: ViewConfig | Relation, table: Table, at: Place) -> dict[str, str]:
         fields = shown.fields(tuple(column.name for column in table.columns if refusal(column) is None))
-        if not fields:
+        if not fields and not shown.computed and not (isinstance(shown, ManyConfig) and shown.aggregate):
             self._say(at, "no column is left to show")
         alone = getattr(shown, "value", None) is not None
         for number, (name, column) in enumerate(fields.items()):
@@ -89,17 +91,37 @@ class _Resolved:
             self._column(table, column, (*at, "value") if alone else (*at, "columns", place))
         return fields
 
-    def _relations(
-        self, above: ViewConfig | Relation, table: Table, fields: Mapping[str, str], at: Place
-    ) -> tuple[Node, ...]:
-        nodes = []
+    def _computed(self, shown: ViewConfig | Relation, table: Table, fields: Mapping[str, str], at: Place) -> None:
+        for name, text in shown.computed.items():
+            if shown.columns is None and name in fields:
+                self._say((*at, "computed", name), _TAKEN.format(table.called))
+            self._fits(table, text, (*at, "computed", name))
+
+    def _fits(self, table: Table, text: str, at: Place) -> TypedTerm | None:
+        """What is computed, where the table has all that it takes."""
+        computation = compute(text)
+        excluded = self._source.excluded.get(table.full_name, ())
+        gone = self._source.gone() if any(table.column(name) is None for name in computation.columns) else {}
+        refusals = computation.refusals(table, excluded=excluded, gone=gone)
+        for problem in refusals:
+            self._say(at, problem)
+        return None if refusals else computation.typed(table)
+
+    def _relations(self, above: ViewConfig | Relation, table: Table, node: Node, at: Place) -> tuple[Node, ...]:
+        nodes: list[Node] = []
         for kind, name, relation in relations(above):
             place = (*at, kind, name)
-            if above.columns is None and name in fields:
-                self._say(place, f"{table.called} has a column of this name: list `columns`, or call one otherwise")
+            if above.columns is None and name in node.fields:
+                self._say(place, _TAKEN.format(table.called))
             below = self._table(relation.table)
-            if below is not None:
-                nodes.append(self._relation(kind, name, relation, table, below, place))
+            if below is None:
+                continue
+            found = self._relation(kind, name, relation, table, below, place)
+            known = replace(node, relations=tuple(nodes)).members
+            flat = [f"{found.prefix}{member}" for member in found.members if found.prefix is not None]
+            if twice := [member for member in flat if member in known]:
+                self._say((*place, "prefix"), f"the row above has a {twice[0]} too: give another prefix")
+            nodes.append(found)
         return tuple(nodes)
 
     def _relation(self, kind: str, name: str, relation: Relation, above: Table, table: Table, at: Place) -> Node:
@@ -108,7 +130,12 @@ class _Resolved:
         kind = "first" if many is not None and many.first else kind
         limit, value = None if many is None else many.limit, relation.value is not None
         node = Node(name, kind, table.full_name, fields, where=relation.where, limit=limit, value=value)
+        self._computed(relation, table, fields, at)
+        node = replace(node, computed=relation.computed)
+        if many is not None and many.aggregate is not None:
+            node = self._aggregate(node, many.aggregate, table, at)
         if isinstance(relation, OneConfig):
+            node = replace(node, prefix=relation.prefix)
             held = self._columns(above, relation.by, (*at, "by"))
             key = self._key(table, relation.references, at)
             self._fit(above, held, table, key, (*at, "by"))
@@ -120,8 +147,17 @@ class _Resolved:
             node = replace(node, above=key, own=held)
         elif (between := self._table(relation.through)) is not None:
             node = self._through(node, relation, above, table, between, at)
-        order_by = self._order(relation, table, at) if isinstance(relation, ManyConfig) else ()
-        return replace(node, order=order_by, relations=self._relations(relation, table, fields, at))
+        order_by = () if many is None or node.aggregates else self._order(many, table, at)
+        return replace(node, order=order_by, relations=self._relations(relation, table, node, at))
+
+    def _aggregate(self, node: Node, aggregate: tuple[str, str], table: Table, at: Place) -> Node:
+        function, text = aggregate
+        term = self._fits(table, text, (*at, function)) if text else None
+        if term is not None and function in ("sum", "avg") and term.kind not in ("int8", "numeric"):
+            self._say((*at, function), f"this is {term.kind}: exact sums are those of whole numbers and numeric")
+        elif term is not None and function in ("min", "max") and term.kind not in ORDERED | {"float4"}:
+            self._say((*at, function), f"this is {term.kind}, which has no order in the log")
+        return replace(node, kind=function, of=text)
 
     def _through(self, node: Node, relation: ManyConfig, above: Table, table: Table, between: Table, at: Place) -> Node:
         by = self._columns(between, relation.by, (*at, "by"))

@@ -13,7 +13,8 @@ from typing import Any
 from driftless.table import Column, quoted, quoted_column
 from driftless.views.sql import Compiled
 from driftless.views.tree import Join, Node, View
-from driftless.where.clause import POSTGRES, parse
+from driftless.where.clause import compute, parse
+from driftless.where.postgres import where_sql
 
 CUT = 3
 """Elements of a list that are shown."""
@@ -30,7 +31,7 @@ def select_one(view: View, *, roots: int | None = 1, cut: int | None = CUT) -> s
     compiled = _OfOne(view, None if cut is None else cut + 1)
     rows = f"SELECT {compiled.columns(view.root, 'r')} FROM {quoted(view.root.table)} r"
     if view.where is not None:
-        rows += f" WHERE {parse(view.where).sql(table, POSTGRES)}"
+        rows += f" WHERE {where_sql(parse(view.where), table)}"
     source, document = compiled.rows(view.root, f"({rows}{_limit(roots)}) r", "r")
     return f"SELECT {compiled.key('r')} AS key, {document} AS document FROM {source}"
 
@@ -40,15 +41,18 @@ class _OfOne(Compiled):
         super().__init__(view)
         self._most = most
 
-    def joined(self, node: Node, parent: Node, above: str, number: int) -> str:
+    def joined(self, node: Node, parent: Node, above: str, number: int, prefix: str) -> str:
         """Rows are cut before anything is looked up for them. They are few, so each looks for its own."""
         alias = f"t{number}"
         source, holder, first = self.linked(node, parent, self.shown(node, alias), number)
-        rows = f"SELECT {self.columns(node, alias)} FROM {source} WHERE {self.matched(first, above, holder)}"
+        found = f"FROM {source} WHERE {self.matched(first, above, holder)}"
+        if node.aggregates:
+            return f" LEFT JOIN LATERAL (SELECT {self.aggregate(node, alias)} AS d {found}) d{number} ON true"
+        rows = f"SELECT {self.columns(node, alias)} {found}"
         sort = f" ORDER BY {self.ordered(node, alias)}" if node.order else ""
         most = [number for number in (self._most, node.most) if number is not None]
         rows += " LIMIT 1" if node.kind == "one" else f"{sort}{_limit(min(most, default=None))}"
-        source, document = self.rows(node, f"({rows}) {alias}", alias)
+        source, document = self.rows(node, f"({rows}) {alias}", alias, prefix)
         made = document if node.kind != "many" else f"jsonb_agg({document}{sort})"
         return f" LEFT JOIN LATERAL (SELECT {made} AS d FROM {source}) d{number} ON true"
 
@@ -75,7 +79,8 @@ def bare(view: View) -> View:
 
 
 def _bare(node: Node) -> Node:
-    return replace(node, fields={}, order=(), value=False, relations=tuple(map(_bare, node.relations)))
+    relations = tuple(_bare(below) for below in node.relations if not below.aggregates)
+    return replace(node, fields={}, computed={}, order=(), value=False, prefix=None, relations=relations)
 
 
 def shape(view: View) -> dict[str, Any]:
@@ -88,10 +93,24 @@ def _shape(view: View, node: Node) -> Any:
     made = {name: _kind(view.column(node.table, column)) for name, column in node.fields.items()}
     if node.value:
         return next(iter(made.values()))
+    for name, text in node.computed.items():
+        made[name] = compute(text).typed(view.tables[node.table]).kind
     for below in node.relations:
+        if below.aggregates:
+            made[below.name] = _aggregate(view, below)
+            continue
         part = _shape(view, below)
-        made[below.name] = [part] if below.kind == "many" else part
+        if below.prefix is not None:
+            made |= {f"{below.prefix}{name}": value for name, value in part.items()}
+        else:
+            made[below.name] = [part] if below.kind == "many" else part
     return made
+
+
+def _aggregate(view: View, node: Node) -> str:
+    if node.kind in ("min", "max"):
+        return compute(node.of).typed(view.tables[node.table]).kind
+    return "int8" if node.kind == "count" else "numeric"
 
 
 def _kind(column: Column) -> Any:
@@ -103,10 +122,16 @@ def shown(node: Node, document: Any) -> Any:
     """A document as it is declared: its fields in that order, which `jsonb` does not keep, and its lists cut."""
     if node.value:
         return document
-    made = {name: document[name] for name in node.fields}
+    made = {name: document[name] for name in (*node.fields, *node.computed)}
     for below in node.relations:
+        if below.prefix is not None:
+            part = shown(below, {name: document[f"{below.prefix}{name}"] for name in below.members})
+            made |= {f"{below.prefix}{name}": value for name, value in part.items()}
+            continue
         part = document[below.name]
-        if isinstance(part, list):
+        if below.aggregates:
+            made[below.name] = part
+        elif isinstance(part, list):
             made[below.name] = [*(shown(below, row) for row in part[:CUT]), *([MORE] if len(part) > CUT else [])]
         else:
             made[below.name] = None if part is None else shown(below, part)
@@ -114,8 +139,10 @@ def shown(node: Node, document: Any) -> Any:
 
 
 def lacking(node: Node, document: dict[str, Any], above: str = "") -> Iterator[str]:
-    """The relations of which a document holds no row, by their names from the root on."""
+    """The relations of which a document of `bare` holds no row, by their names from the root on."""
     for below in node.relations:
+        if below.aggregates or below.name not in document:
+            continue
         part, name = document[below.name], f"{above}{below.name}"
         if part is None or part == []:
             yield name

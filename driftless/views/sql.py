@@ -14,7 +14,8 @@ from driftless.table import Column, Table, quoted, quoted_column
 from driftless.types import rule_of, sql_of
 from driftless.views.compare import order
 from driftless.views.tree import Join, Node, Sort, View
-from driftless.where.clause import POSTGRES, parse, text_literal
+from driftless.where.clause import compute, parse
+from driftless.where.postgres import term_sql, text_literal, where_sql
 
 SETTINGS = (
     "set local timezone = 'UTC'; set local datestyle = 'ISO'; set local intervalstyle = 'postgres'; "
@@ -51,7 +52,7 @@ def select(view: View, *, careful: bool = False) -> str:
     source = _stream_rows(view.tables[table]) if view.stream else quoted(table)
     rows = f"{source} r"
     if view.where is not None:
-        rows = f"(SELECT * FROM {source} r WHERE {parse(view.where).sql(view.tables[table], POSTGRES)}) r"
+        rows = f"(SELECT * FROM {source} r WHERE {where_sql(parse(view.where), view.tables[table])}) r"
     rows, document = compiled.rows(view.root, rows, "r")
     return f"SELECT {compiled.key('r')} AS key, {document} AS document FROM {rows}"
 
@@ -94,17 +95,35 @@ class Compiled:
             return f"{values[0]}::text" if as_json else f"({values[0]} #>> '{{}}')"
         return "'[' || " + " || ',' || ".join(f"{value}::text" for value in values) + " || ']'"
 
-    def rows(self, node: Node, source: str, alias: str) -> tuple[str, str]:
-        """What to select from so that there is one row for each row of the node's table, and its document."""
+    def rows(self, node: Node, source: str, alias: str, prefix: str = "") -> tuple[str, str]:
+        """What to select from so that there is one row for each row of the node's table, and its document.
+
+        `prefix`: what stands before the names of its members.
+        """
         members = [
-            (name, self._value(node.table, self.view.column(node.table, column), alias))
+            (f"{prefix}{name}", self._value(node.table, self.view.column(node.table, column), alias))
             for name, column in node.fields.items()
         ]
+        members += [
+            (f"{prefix}{name}", f"to_jsonb({self.computed(node, text, alias)})") for name, text in node.computed.items()
+        ]
+        flat = list[str]()
         for below in node.relations:
             number = next(self._numbers)
-            source += self.joined(below, node, alias, number)
-            members.append((below.name, f"coalesce(d{number}.d, '{below.missing}')"))
-        return source, members[0][1] if node.value else _object(members)
+            names = "" if below.prefix is None else f"{prefix}{below.prefix}"
+            source += self.joined(below, node, alias, number, names)
+            if below.prefix is None:
+                members.append((f"{prefix}{below.name}", f"coalesce(d{number}.d, '{below.missing}')"))
+            else:
+                nothing = _object(
+                    [(f"{names}{name}", f"'{missing}'::jsonb") for name, missing in below.members.items()]
+                )
+                flat.append(f"coalesce(d{number}.d, {nothing})")
+        return source, members[0][1] if node.value else " || ".join([_object(members), *flat])
+
+    def computed(self, node: Node, text: str, alias: str) -> str:
+        """What is computed of a row of the node's table."""
+        return term_sql(compute(text).typed(self.view.tables[node.table]), alias)
 
     def _value(self, table: str, column: Column, alias: str) -> str:
         value = f"{alias}.{quoted_column(column.name)}"
@@ -123,10 +142,13 @@ class Compiled:
         instead = f"jsonb_build_object({', '.join(f'{name}, {said}' for name, said in told.items())})"
         return f"CASE WHEN {value}::text ~ {text_literal(_DOUBTFUL)} THEN {instead} ELSE {shown} END"
 
-    def joined(self, node: Node, parent: Node, above: str, number: int) -> str:
-        """The join that gives a relation's part of the document as `d` of `d<number>`. `above`: the row above it."""
+    def joined(self, node: Node, parent: Node, above: str, number: int, prefix: str) -> str:
+        """The join that gives a relation's part of the document as `d` of `d<number>`. `above`: the row above it.
+
+        `prefix`: of the names in it.
+        """
         alias, inner = f"t{number}", f"d{number}"
-        source, document = self.rows(node, self.shown(node, alias), alias)
+        source, document = self.rows(node, self.shown(node, alias), alias, prefix)
         source, holder, first = self.linked(node, parent, source, number)
         keys = list(self.operands(first, holder, left=False))
         named = ", ".join(f"{key} AS k{i}" for i, key in enumerate(keys))
@@ -134,6 +156,9 @@ class Compiled:
         on = " AND ".join(f"{operand} = {inner}.k{i}" for operand, i in pairs)
         if node.kind == "one":
             subquery = f"SELECT {named}, {document} AS d FROM {source}"
+        elif node.aggregates:
+            grouped = ", ".join(map(str, range(1, len(keys) + 1)))
+            subquery = f"SELECT {named}, {self.aggregate(node, alias)} AS d FROM {source} GROUP BY {grouped}"
         elif node.most is not None:
             order = self.ordered(node, alias)
             over = f"row_number() OVER (PARTITION BY {', '.join(keys)} ORDER BY {order})"
@@ -148,6 +173,19 @@ class Compiled:
             subquery = f"SELECT {named}, {listed} AS d FROM {source} GROUP BY {grouped}"
         return f" LEFT JOIN ({subquery}) {inner} ON {on}"
 
+    def aggregate(self, node: Node, alias: str) -> str:
+        """The value over all rows of a node that is one."""
+        if node.kind == "count":
+            return "to_jsonb(count(*))"
+        kind, value = compute(node.of).typed(self.view.tables[node.table]).kind, self.computed(node, node.of, alias)
+        if node.kind in ("sum", "avg"):
+            return f"to_jsonb({node.kind}({value}))"
+        # Of equal ones that are spelled otherwise (1.0, 1.00) always the same; for some types Postgres has no min.
+        collation = ' COLLATE "C"' if kind == "text" else ""
+        last = f"scale({value}) DESC" if kind in ("int8", "numeric") else f'({value})::text COLLATE "C"'
+        order = f"{value}{collation} {'ASC' if node.kind == 'min' else 'DESC'}, {last}"
+        return f"(array_agg(to_jsonb({value}) ORDER BY {order}) FILTER (WHERE {value} IS NOT NULL))[1]"
+
     def columns(self, node: Node, alias: str) -> str:
         """Those that the view reads: the role may lack the right to read others."""
         return ", ".join(f"{alias}.{quoted_column(column.name)}" for column in self.view.tables[node.table].columns)
@@ -156,7 +194,7 @@ class Compiled:
         """The rows of a relation's table that it may show."""
         if node.where is None:
             return f"{quoted(node.table)} {alias}"
-        condition = parse(node.where).sql(self.view.tables[node.table], POSTGRES)
+        condition = where_sql(parse(node.where), self.view.tables[node.table])
         return f"(SELECT {self.columns(node, 'w')} FROM {quoted(node.table)} w WHERE {condition}) {alias}"
 
     def linked(self, node: Node, parent: Node, source: str, number: int) -> tuple[str, str, Join]:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
 from driftless.table import Column, Table
 from driftless.views.compare import form, last_order
-from driftless.where.clause import parse
+from driftless.where.clause import compute, parse
+
+AGGREGATES = ("count", "sum", "min", "max", "avg")
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,14 @@ class Sort:
 
 @dataclass(frozen=True)
 class Node:
-    """One table's part of a document. `kind`: `root`, `one`, `many`, or `first`, which is the first of many alone.
-    `fields`: name in the document -> column.
+    """One table's part of a document. `kind`: `root`, `one`, `many`, `first`, which is the first of many alone, or one
+    of AGGREGATES: a value over all rows, `of` what is computed of each. `fields`: name in the document -> column.
 
     `above`, `own`: the columns of the row above and of this table (or, with `link`, of the key that the link holds)
     that are equal. `order`: of a `many`, and total: the key's columns are the last. `where`: of a relation, which of
     the table's rows it shows. `limit`: of a `many`, how many it shows. `value`: its one field is shown as it is.
+    `computed`: name in the document -> what is computed of the row. `prefix`: of a `one` whose members are shown in the
+    row above, what stands before their names.
     """
 
     name: str
@@ -66,11 +70,27 @@ class Node:
     where: str | None = None
     limit: int | None = None
     value: bool = False
+    computed: dict[str, str] = field(default_factory=dict)
+    prefix: str | None = None
+    of: str = ""
 
     @property
     def missing(self) -> str:
         """What stands for it, as JSON, where it has no row."""
-        return "[]" if self.kind == "many" else "null"
+        return {"many": "[]", "count": "0"}.get(self.kind, "null")
+
+    @property
+    def aggregates(self) -> bool:
+        return self.kind in AGGREGATES
+
+    @property
+    def members(self) -> dict[str, str]:
+        """The names that it shows of a row, and what stands for each, as JSON, where there is no row."""
+        found = dict.fromkeys((*self.fields, *self.computed), "null")
+        for below in self.relations:
+            flat = {f"{below.prefix}{name}": missing for name, missing in below.members.items()}
+            found |= {below.name: below.missing} if below.prefix is None else flat
+        return found
 
     @property
     def most(self) -> int | None:
@@ -103,6 +123,9 @@ class Node:
             data.get("where"),
             data.get("limit"),
             data.get("value", False),
+            data.get("computed", {}),
+            data.get("prefix"),
+            data.get("of", ""),
         )
 
 
@@ -145,7 +168,10 @@ class View:
     def sorts_text(self) -> bool:
         """Whether a list is in the order of texts, which is that of their bytes."""
         sorted_by = ((node.table, sort.column) for node, _ in self.nodes() for sort in node.order)
-        return any(last_order(self.column(*column)) in ("text", "bpchar") for column in sorted_by)
+        least = [(node.table, node.of) for node, _ in self.nodes() if node.kind in ("min", "max")]
+        return any(last_order(self.column(*column)) in ("text", "bpchar") for column in sorted_by) or any(
+            compute(text).typed(self.tables[table]).kind == "text" for table, text in least
+        )
 
     @cached_property
     def fingerprint(self) -> str:
@@ -170,10 +196,14 @@ class View:
         return cls(data["name"], Node.from_json(data["root"]), tables, data["where"], data["shards"])
 
 
+_NEWER: dict[str, Any] = {"where": None, "limit": None, "value": False, "computed": {}, "prefix": None, "of": ""}
+"""What older versions did not know of a node, and how it is where it is not used."""
+
+
 def _told(node: dict[str, Any]) -> dict[str, Any]:
     """What is told of a node, and makes its fingerprint: of what older versions did not know only what is used."""
     told = {**node, "relations": [_told(below) for below in node["relations"]]}
-    for name, unused in (("where", None), ("limit", None), ("value", False)):
+    for name, unused in _NEWER.items():
         if told[name] == unused:
             del told[name]
     return told
@@ -187,6 +217,7 @@ def read_columns(root: Node, where: str | None, keys: Mapping[str, tuple[str, ..
         node, parent = waiting.pop()
         used.setdefault(node.table, set()).update(node.fields.values(), (sort.column for sort in node.order))
         used[node.table].update(parse(node.where).columns if node.where else ())
+        used[node.table].update(*(compute(text).columns for text in (*node.computed.values(), node.of) if text))
         for join in node.joins(parent) if parent else ():
             used.setdefault(join.left, set()).update(join.left_columns)
             used.setdefault(join.right, set()).update(join.right_columns)

@@ -1,4 +1,7 @@
-"""A condition as a tree. driftless/where/parser.py reads the text into it and refuses what is not in it."""
+"""A condition as a tree. driftless/where/parser.py reads the text into it and refuses what is not in it.
+
+What conditions compare are terms: a column, a literal, or what is computed of others.
+"""
 
 from __future__ import annotations
 
@@ -16,36 +19,65 @@ class Name:
 
 
 @dataclass(frozen=True)
-class Compare:
-    """`=`, `<>`, `<`, `<=`, `>` or `>=` of a column with a literal or with another column."""
+class Operation:
+    """A value that is computed: by an operator (`+ - * / % ||`, `-` of one), or by a function.
 
-    column: Name
+    `negate` is the minus sign before a term. `->` and `->>` have a step of the path as their second argument.
+    """
+
+    function: str
+    arguments: tuple[Term, ...]
+    at: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """The value beside the first condition that is true; null where none is and there is no `otherwise`."""
+
+    branches: tuple[tuple[Condition, Term], ...]
+    otherwise: Term | None
+    at: int
+
+
+@dataclass(frozen=True)
+class Compare:
+    """`=`, `<>`, `<`, `<=`, `>` or `>=` of two terms. Of a column and a literal, the column comes first."""
+
+    left: Term
     operator: str
-    other: Name | Literal
+    right: Term
 
 
 @dataclass(frozen=True)
 class Among:
-    column: Name
+    left: Term
     values: tuple[Literal, ...]
 
 
 @dataclass(frozen=True)
+class AmongElements:
+    """`= ANY`: whether a term equals an element of a column that is an array."""
+
+    left: Term
+    array: Name
+
+
+@dataclass(frozen=True)
 class Like:
-    column: Name
+    left: Term
     pattern: Pattern
 
 
 @dataclass(frozen=True)
 class IsNull:
-    column: Name
+    left: Term
 
 
 @dataclass(frozen=True)
 class Truth:
-    """A boolean column as a condition."""
+    """A boolean term as a condition."""
 
-    column: Name
+    left: Term
 
 
 @dataclass(frozen=True)
@@ -69,5 +101,6 @@ class Junction:
     parts: tuple[Condition, ...]
 
 
-Test = Compare | Among | Like | IsNull | Truth
+Term = Name | Literal | Operation | Case
+Test = Compare | Among | AmongElements | Like | IsNull | Truth
 Condition = Test | Is | Not | Junction

@@ -1,21 +1,41 @@
-"""`where` of a view: a condition on the root's columns that means the same in Postgres and in Spark.
+"""`where` of a view, and what it computes: over a table's columns, and the same in Postgres and in the followers.
 
 driftless/where/parser.py reads the text into the small tree of driftless/where/ast.py. What a literal means is in
-driftless/where/literals.py. A dialect (`POSTGRES` here, jobs/decode/where_sql.py for the log in Spark) says how
-columns and literals of each kind are written; the rest is SQL that both understand alike.
+driftless/where/literals.py. A dialect (driftless/where/postgres.py, jobs/decode/where_sql.py for the log in Spark)
+says how columns and literals of each kind are written; the rest is SQL that both understand alike. What computes
+something is compiled from the tree of driftless/where/typed.py, for Postgres and for the row store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from driftless.suggest import did_you_mean
-from driftless.table import Column, Table, quoted_column
+from driftless.table import Column, Table
 from driftless.types import refusal
-from driftless.where.ast import Among, Compare, Condition, Is, IsNull, Junction, Like, Name, Not, Test, Truth
+from driftless.where.ast import (
+    Among,
+    AmongElements,
+    Case,
+    Compare,
+    Condition,
+    Is,
+    IsNull,
+    Junction,
+    Like,
+    Name,
+    Not,
+    Operation,
+    Term,
+    Test,
+    Truth,
+)
 from driftless.where.literals import ORDERED, Kind, Literal, Pattern, Value, compared, kind_of
+from driftless.where.typed import Misfit, TypedCondition, TypedTerm, computes, typed, typed_condition
+
+_TEXTS = ("text", "bpchar")
 
 
 class WhereRefused(ValueError):
@@ -53,6 +73,11 @@ class Where:
     def columns(self) -> frozenset[str]:
         return frozenset(name.text for test in _tests(self.condition) for name in _names(test))
 
+    @property
+    def computes(self) -> bool:
+        """Whether it takes more than columns and literals as they are."""
+        return any(map(_computes, _tests(self.condition)))
+
     def refusals(
         self,
         table: Table,
@@ -67,26 +92,58 @@ class Where:
         """
         found: set[tuple[int, str]] = set()
         for test in _tests(self.condition):
-            missing = [
-                (name.at, what) for name in _names(test) if (what := _missing(name.text, table, excluded, gone or {}))
-            ]
-            found.update(missing or _misfits(test, table))
+            missing = _all_missing(_names(test), table, excluded, gone)
+            found.update(missing or (_misfit(test, table) if _computes(test) else _misfits(test, table)))
             if not missing:
                 found.update(_labels(test, labels or {}))
         return [f"{place(self.text, at)}: {what}" for at, what in sorted(found)]
 
     def sql(self, table: Table, dialect: Dialect) -> str:
-        """The condition for a table that it fits."""
+        """The condition for a table that it fits, where it computes nothing."""
         return _sql(self.condition, table, dialect)
+
+    def typed(self, table: Table) -> TypedCondition:
+        """The same as a tree, for a table that it fits."""
+        return typed_condition(self.condition, table)
 
     def orders_text(self, table: Table) -> bool:
         """Whether text is compared by its order, which is that of the bytes in the database's encoding."""
         return any(
-            isinstance(test, Compare)
-            and test.operator not in ("=", "<>")
-            and kind_of(_column(table, test.column)) in ("text", "bpchar")
+            isinstance(test, Compare) and test.operator not in ("=", "<>") and _kind(test.left, table) in _TEXTS
             for test in _tests(self.condition)
         )
+
+
+@dataclass(frozen=True)
+class Computation:
+    """A value that is computed of a row, well formed. Whether it fits the table's columns, `refusals` tells."""
+
+    text: str
+    term: Term
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return frozenset(name.text for name in _names_in(self.term))
+
+    def refusals(
+        self,
+        table: Table,
+        *,
+        excluded: Sequence[str] = (),
+        gone: Mapping[tuple[str, str], str] | None = None,
+    ) -> list[str]:
+        """As those of `Where`."""
+        found = _all_missing(_names_in(self.term), table, excluded, gone)
+        if not found:
+            try:
+                typed(self.term, table)
+            except Misfit as exc:
+                found = [(exc.at, str(exc))]
+        return [f"{place(self.text, at)}: {what}" for at, what in sorted(set(found))]
+
+    def typed(self, table: Table) -> TypedTerm:
+        """The same for a table that it fits."""
+        return typed(self.term, table)
 
 
 def parse(text: str) -> Where:
@@ -97,6 +154,16 @@ def parse(text: str) -> Where:
     if condition is None or problems:
         raise WhereRefused(*(f"{place(text, at)}: {what}" for at, what in sorted(set(problems))))
     return Where(text, condition)
+
+
+def compute(text: str) -> Computation:
+    """Read a value that is computed; raises WhereRefused as `parse`."""
+    from driftless.where.parser import read_term
+
+    term, problems = read_term(text)
+    if term is None or problems:
+        raise WhereRefused(*(f"{place(text, at)}: {what}" for at, what in sorted(set(problems))))
+    return Computation(text, term)
 
 
 def place(text: str, at: int) -> str:
@@ -116,8 +183,44 @@ def _tests(condition: Condition) -> Iterator[Test]:
             yield condition
 
 
-def _names(test: Test) -> list[Name]:
-    return [test.column, *([test.other] if isinstance(test, Compare) and isinstance(test.other, Name) else [])]
+def _names(test: Test) -> Iterator[Name]:
+    yield from _names_in(test.left)
+    match test:
+        case Compare(_, _, right):
+            yield from _names_in(right)
+        case AmongElements(_, array):
+            yield array
+
+
+def _names_in(term: Term) -> Iterator[Name]:
+    match term:
+        case Name():
+            yield term
+        case Operation(_, arguments):
+            for argument in arguments:
+                yield from _names_in(argument)
+        case Case(branches, otherwise):
+            for condition, value in branches:
+                for test in _tests(condition):
+                    yield from _names(test)
+                yield from _names_in(value)
+            yield from () if otherwise is None else _names_in(otherwise)
+
+
+def _computes(test: Test) -> bool:
+    other = computes(test.right) or isinstance(test.left, Literal) if isinstance(test, Compare) else False
+    return computes(test.left) or other or isinstance(test, AmongElements)
+
+
+def _misfit(test: Test, table: Table) -> Iterator[tuple[int, str]]:
+    try:
+        typed_condition(test, table)
+    except Misfit as exc:
+        yield exc.at, str(exc)
+
+
+def _kind(term: Term, table: Table) -> str:
+    return str(kind_of(_column(table, term)) if isinstance(term, Name) else typed(term, table).kind)
 
 
 def _literals(test: Test) -> tuple[Literal, ...]:
@@ -129,11 +232,18 @@ def _literals(test: Test) -> tuple[Literal, ...]:
     return ()
 
 
-def _column(table: Table, name: Name) -> Column:
+def _column(table: Table, name: Term) -> Column:
+    assert isinstance(name, Name), "what computes is told from what does not"
     column = table.column(name.text)
     if column is None:
         raise ValueError(f"{table.called} has no column {name.text}")
     return column
+
+
+def _all_missing(
+    names: Iterable[Name], table: Table, excluded: Sequence[str], gone: Mapping[tuple[str, str], str] | None
+) -> list[tuple[int, str]]:
+    return [(name.at, what) for name in names if (what := _missing(name.text, table, excluded, gone or {}))]
 
 
 def _missing(name: str, table: Table, excluded: Sequence[str], gone: Mapping[tuple[str, str], str]) -> str | None:
@@ -155,7 +265,7 @@ def _missing(name: str, table: Table, excluded: Sequence[str], gone: Mapping[tup
 
 def _misfits(test: Test, table: Table) -> Iterator[tuple[int, str]]:
     """Where the operator or a literal does not fit the column's type."""
-    name = test.column
+    name = test.left
     column = _column(table, name)
     kind, called = kind_of(column), _called(column)
     match test:
@@ -192,12 +302,12 @@ def _called(column: Column) -> str:
 
 def _labels(test: Test, labels: Mapping[str, Sequence[str]]) -> Iterator[tuple[int, str]]:
     """Literals that an enum column can never equal."""
-    known = labels.get(test.column.text)
-    if known is None:
+    known = labels.get(test.left.text) if isinstance(test.left, Name) else None
+    if known is None or not isinstance(test.left, Name):
         return
     for literal in _literals(test):
         if literal.form == "string" and literal.text not in known:
-            yield literal.at, f"{test.column.text} has no such value{did_you_mean(literal.text, known)}"
+            yield literal.at, f"{test.left.text} has no such value{did_you_mean(literal.text, known)}"
 
 
 def _sql(condition: Condition, table: Table, dialect: Dialect) -> str:
@@ -214,7 +324,8 @@ def _sql(condition: Condition, table: Table, dialect: Dialect) -> str:
             return dialect.column(_column(table, name))
         case Like(name, pattern):
             return f"({dialect.like(_column(table, name), pattern)})"
-    column = _column(table, condition.column)
+    assert not isinstance(condition, AmongElements), "what computes is told from what does not"
+    column = _column(table, condition.left)
     kind, values = compared(column, _literals(condition))
     left = dialect.operand(column, kind)
     match condition:
@@ -224,37 +335,3 @@ def _sql(condition: Condition, table: Table, dialect: Dialect) -> str:
             return f"({left} {operator} {dialect.operand(_column(table, other), kind)})"
         case Compare(_, operator, _):
             return f"({left} {operator} {dialect.value(kind, values[0])})"
-
-
-class _Postgres:
-    """Every literal is given its type, so that nothing rests on what Postgres would guess; text goes by its bytes."""
-
-    def column(self, column: Column) -> str:
-        return quoted_column(column.name)
-
-    def operand(self, column: Column, kind: Kind) -> str:
-        name = self.column(column)
-        match kind:
-            case "text" | "bpchar":
-                return f'{name} COLLATE "C"'
-            case "enum":
-                # As text, a label that the type does not have is unequal, not an error.
-                return f'CAST({name} AS text) COLLATE "C"'
-        return name
-
-    def value(self, kind: Kind, value: Value) -> str:
-        return f"CAST({text_literal(str(value))} AS {'text' if kind == 'enum' else kind})"
-
-    def like(self, column: Column, pattern: Pattern) -> str:
-        written = {None: "%", "": "_", "%": "\\%", "_": "\\_", "\\": "\\\\"}
-        text = "".join(written.get(part, str(part)) for part in pattern)
-        return f'{self.column(column)} COLLATE "C" LIKE {text_literal(text)}'
-
-
-def text_literal(text: str) -> str:
-    """The same with either setting of standard_conforming_strings."""
-    quoted = "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
-    return f" E{quoted}" if "\\" in text else quoted
-
-
-POSTGRES: Dialect = _Postgres()

@@ -1,4 +1,4 @@
-"""Read a `where` with sqlglot. What is not in the small grammar is refused at its place, never guessed at.
+"""Read a `where`, or what is computed, with sqlglot. What is not in the small grammar is refused at its place.
 
 First the words and signs one by one, which tells most mistakes exactly; then the tree that sqlglot makes of them. A
 node or an argument of a node that is not named here is refused, so a newer sqlglot can only refuse more.
@@ -7,33 +7,34 @@ node or an argument of a node that is not named here is refused, so a newer sqlg
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import Token
 
-from driftless.where.ast import Among, Compare, Condition, Is, IsNull, Junction, Like, Name, Not, Truth
+from driftless.where.ast import (
+    Among,
+    AmongElements,
+    Case,
+    Compare,
+    Condition,
+    Is,
+    IsNull,
+    Junction,
+    Like,
+    Name,
+    Not,
+    Operation,
+    Term,
+    Truth,
+)
 from driftless.where.literals import Literal, like_pattern
+from driftless.where.words import KEYWORDS, SIGNS, WORD, Problems, screen
 
-Problems = list[tuple[int, str]]
-
-_SIGNS = {"=", "<>", "!=", "<", "<=", ">", ">=", "(", ")", ",", "-"}
-_WORDS = {"and", "or", "not", "in", "is", "null", "true", "false", "between", "like"}
-# What may not be a bare column in Postgres: the words that pg_get_keywords() has as R and T. And `if`, which sqlglot
-# takes for the beginning of a statement.
-_LIST = """
-    all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation
-    column concurrently constraint create cross current_catalog current_date current_role current_schema current_time
-    current_timestamp current_user default deferrable desc distinct do else end except false fetch for foreign freeze
-    from full grant group having if ilike in initially inner intersect into is isnull join lateral leading left like
-    limit localtime localtimestamp natural not notnull null offset on only or order outer overlaps placing primary
-    references returning right select session_user similar some symmetric system_user table tablesample then to
-    trailing true union unique user using variadic verbose when where window with
-"""
-KEYWORDS = frozenset(_LIST.split())
-_WORD = re.compile(r"[^\W\d][\w$]*")
-_NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?")
 _COMPLETE = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
     # The operator, and the same with its sides exchanged.
@@ -44,94 +45,64 @@ _COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
     exp.GT: (">", "<"),
     exp.GTE: (">=", "<="),
 }
+_OPERATORS: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.DPipe: "||",
+    exp.Nullif: "nullif",
+}
+_OF_ONE: dict[type[exp.Expr], str] = {
+    exp.Neg: "negate",
+    exp.Lower: "lower",
+    exp.Upper: "upper",
+    exp.Length: "length",
+}
+_PATHS: dict[type[exp.Expr], str] = {exp.JSONExtract: "->", exp.JSONExtractScalar: "->>"}
 _LONGEST = 20_000
+_Read = TypeVar("_Read")
 
 
 def read(text: str) -> tuple[Condition | None, Problems]:
     """The condition, or None; and every mistake with its place in the text."""
+    reader, tree, problems = _tree(text)
+    return (None, problems) if tree is None else reader.read(tree, reader.condition)
+
+
+def read_term(text: str) -> tuple[Term | None, Problems]:
+    """The same of a value that is computed."""
+    reader, tree, problems = _tree(text)
+    return (None, problems) if tree is None else reader.read(tree, reader.term)
+
+
+def _tree(text: str) -> tuple[_Reader, exp.Expr | None, Problems]:
+    reader = _Reader([])
     if not text.strip():
-        return None, [(0, "is empty")]
+        return reader, None, [(0, "is empty")]
     if len(text) > _LONGEST:
-        return None, [(0, f"is longer than {_LONGEST} characters")]
+        return reader, None, [(0, f"is longer than {_LONGEST} characters")]
     odd = next((i for i, c in enumerate(text) if c == "\0" or "\ud800" <= c <= "\udfff"), None)
     if odd is not None:
-        return None, [(odd, "has a character that no text in Postgres can have")]
+        return reader, None, [(odd, "has a character that no text in Postgres can have")]
     try:
         tokens = Postgres().tokenize(text)
     except TokenError:
         rest = _COMPLETE.sub(lambda match: " " * len(match[0]), text)
-        return None, [(min((rest.find(c) for c in "'\"/" if c in rest), default=0), "this is never closed")]
-    problems = _screen(text, tokens)
+        return reader, None, [(min((rest.find(c) for c in "'\"/" if c in rest), default=0), "this is never closed")]
+    problems = screen(text, tokens)
     if problems:
-        return None, problems
+        return reader, None, problems
     try:
-        (tree,) = Postgres().parse_into(exp.Condition, text)
+        trees = Postgres().parse_into(exp.Condition, text)
     except ParseError as exc:
-        return None, [_syntax(text, exc)]
+        return reader, None, [_syntax(text, exc)]
     except RecursionError:
-        return None, [(0, "has too many parentheses within each other")]
-    if tree is None:
-        return None, [(0, "is empty")]
-    return _Reader(tokens).read(tree)
-
-
-def _screen(text: str, tokens: list[Token]) -> Problems:
-    """Words and signs that the grammar does not have."""
-    raw = [text[token.start : token.end + 1] for token in tokens]
-    kinds = [token.token_type for token in tokens]
-    problems = []
-    for index, token in enumerate(tokens):
-        # What stands around it; nothing beyond the ends.
-        before, after = raw[index - 1] if index else "", [*raw, ""][index + 1]
-        kind_after = [*kinds, None][index + 1]
-        named = kinds[index] == TokenType.IDENTIFIER
-        problem = None
-        if named or _WORD.fullmatch(raw[index]):
-            is_ = [word.lower() for word in raw[max(0, index - 2) : index] if word.lower() != "not"][-1:] == ["is"]
-            problem = None if named else _keyword(raw[index], after_is=is_)
-            if problem is None and (named or raw[index].lower() not in _WORDS):
-                problem = _call(raw[index], after, kind_after)
-        elif kinds[index] == TokenType.NUMBER:
-            problem = None if _NUMBER.fullmatch(raw[index]) else "this is no plain number; write 12 or 0.5"
-        elif not (kinds[index] == TokenType.STRING and raw[index].startswith("'")):
-            problem = _sign(raw[index], before, kind_after)
-        if problem is not None:
-            problems.append((token.start, problem))
-    return problems
-
-
-def _keyword(raw: str, *, after_is: bool) -> str | None:
-    word = raw.lower()
-    if (word == "null" and not after_is) or (word == "unknown" and after_is):
-        return "write IS NULL or IS NOT NULL" if after_is else "nothing equals NULL; write IS NULL or IS NOT NULL"
-    if word in KEYWORDS - _WORDS:
-        return f'the keyword {raw} is not admitted here; a column of that name is written "{word}"'
-    return None
-
-
-def _call(name: str, after: str, kind_after: TokenType | None) -> str | None:
-    if after == "(":
-        return f"functions are not admitted: {name}"
-    if after == ".":
-        return f"name the column alone, without {name} before it"
-    if kind_after == TokenType.STRING:
-        return f"{name} before a literal is not admitted; write the literal alone"
-    return None
-
-
-def _sign(raw: str, before: str, kind_after: TokenType | None) -> str | None:
-    if raw == "." and (before.endswith('"') or _WORD.fullmatch(before)):
-        return None  # told at the name before it
-    if raw == "." and kind_after == TokenType.NUMBER:
-        return "write the number with a digit before the point"
-    if raw == "==":
-        return "write ="
-    alone = not before or before[-1] in "=<>(," or before.lower() in _WORDS
-    if raw in _SIGNS and (raw != "-" or (alone and kind_after == TokenType.NUMBER)):
-        return None
-    if re.fullmatch(r"[^\w\s'\"$]+", raw):
-        return f"{raw} is not admitted; there is = <> < <= > >= IN BETWEEN LIKE IS AND OR NOT"
-    return "literals are written 'text', 12.5, TRUE or FALSE"
+        return reader, None, [(0, "has too many parentheses within each other")]
+    tree = trees[0] if len(trees) == 1 else None
+    what = "is empty" if not tokens else f"{tokens[0].text} is not expected here"
+    return _Reader(tokens), tree, [] if tree is not None else [(0, what)]
 
 
 def _syntax(text: str, exc: ParseError) -> tuple[int, str]:
@@ -139,7 +110,7 @@ def _syntax(text: str, exc: ParseError) -> tuple[int, str]:
     lines = text.splitlines(keepends=True)
     found = str(error.get("highlight") or "")
     at = sum(map(len, lines[: int(error["line"]) - 1])) + int(error["col"]) - len(found)
-    shown = found if _WORD.fullmatch(found) or found in _SIGNS else "this"
+    shown = found if WORD.fullmatch(found) or found in SIGNS else "this"
     if str(error["description"]).startswith("Expecting )"):
         return at, "a parenthesis is not closed behind this"
     if str(error["description"]).startswith("Required keyword"):
@@ -154,9 +125,9 @@ class _Reader:
         self._tokens = tokens
         self._problems: Problems = []
 
-    def read(self, tree: exp.Expr) -> tuple[Condition | None, Problems]:
+    def read(self, tree: exp.Expr, reading: Callable[[exp.Expr], _Read | None]) -> tuple[_Read | None, Problems]:
         try:
-            return self._condition(tree), self._problems
+            return reading(tree), self._problems
         except RecursionError:
             return None, [(0, "has too many parentheses within each other")]
 
@@ -180,7 +151,7 @@ class _Reader:
         """Whether a node has no arguments but these; others would be lost without a word."""
         return {name for name, value in node.args.items() if value not in (None, False, [])} <= set(names)
 
-    def _condition(self, node: exp.Expr) -> Condition | None:
+    def condition(self, node: exp.Expr) -> Condition | None:
         negated = bool(node.args.get("negate"))
         found = self._positive(node)
         return Not(found) if negated and found is not None else found
@@ -188,13 +159,13 @@ class _Reader:
     def _positive(self, node: exp.Expr) -> Condition | None:
         match node:
             case exp.Paren() if self._only(node, "this"):
-                return self._condition(node.this)
+                return self.condition(node.this)
             case exp.And() | exp.Or() if self._only(node, "this", "expression"):
-                parts = [self._condition(part) for part in node.flatten()]
+                parts = [self.condition(part) for part in node.flatten()]
                 word = "AND" if isinstance(node, exp.And) else "OR"
                 return Junction(word, tuple(part for part in parts if part is not None))
             case exp.Not() if self._only(node, "this"):
-                inner = self._condition(node.this)
+                inner = self.condition(node.this)
                 return None if inner is None else Not(inner)
             case exp.Is() if self._only(node, "this", "expression", "negate"):
                 return self._is(node)
@@ -204,9 +175,9 @@ class _Reader:
                 return self._between(node)
             case exp.Like() if self._only(node, "this", "expression", "negate"):
                 return self._like(node)
-            case exp.Column():
-                column = self._name(node)
-                return None if column is None else Truth(column)
+            case exp.Column() | exp.Case() | exp.Coalesce() | exp.Nullif():
+                term = self.term(node)
+                return None if term is None else Truth(term)
             case exp.Literal() | exp.Boolean() | exp.Neg():
                 self._refuse(node, "a literal alone is no condition; compare a column with it")
                 return None
@@ -218,49 +189,129 @@ class _Reader:
     def _comparison(self, node: exp.Expr) -> Condition | None:
         operator, turned = _COMPARISONS[type(node)]
         left, right = _bare(node.this), _bare(node.expression)
-        if not isinstance(left, exp.Column) and isinstance(right, exp.Column):
-            left, right, operator = right, left, turned
-        if not isinstance(left, exp.Column):
-            self._refuse(left, "compare a column with a literal or with another column")
+        if isinstance(right, exp.Any):
+            return self._element(left, operator, right)
+        first, second = self.term(left), self.term(right)
+        if first is None or second is None:
             return None
-        column = self._name(left)
-        other = self._name(right) if isinstance(right, exp.Column) else self._literal(right)
-        return None if column is None or other is None else Compare(column, operator, other)
+        if isinstance(first, Literal):
+            if isinstance(second, Literal):
+                self._refuse(left, "compare a column with a literal or with another column")
+                return None
+            first, second, operator = second, first, turned
+        return Compare(first, operator, second)
+
+    def _element(self, left: exp.Expr, operator: str, right: exp.Any) -> Condition | None:
+        if operator != "=":
+            self._refuse(right, "before ANY stands =")
+            return None
+        term, array = self.term(left), self._name(right.this)
+        return None if term is None or array is None else AmongElements(term, array)
 
     def _is(self, node: exp.Is) -> Condition | None:
         match node.expression:
             case exp.Null():
-                column = self._name(node.this)
-                return None if column is None else IsNull(column)
+                term = self._left(node.this)
+                return None if term is None else IsNull(term)
             case exp.Boolean():
-                inner = self._condition(node.this)
+                inner = self.condition(node.this)
                 return None if inner is None else Is(inner, bool(node.expression.this))
         self._refuse(node.expression, "IS is for NULL, TRUE and FALSE")
         return None
 
     def _like(self, node: exp.Like) -> Condition | None:
-        column, literal = self._name(node.this), self._literal(node.expression)
-        if column is None or literal is None:
+        term, literal = self._left(node.this), self._literal(node.expression)
+        if term is None or literal is None:
             return None
         pattern = like_pattern(literal.text) if literal.form == "string" else None
         if pattern is None:
             what = "the pattern ends with a single backslash" if literal.form == "string" else "a pattern is text"
             self._refuse(node.expression, what)
             return None
-        return Like(column, pattern)
+        return Like(term, pattern)
 
     def _in(self, node: exp.In) -> Condition | None:
-        column = self._name(node.this)
+        term = self._left(node.this)
         values = [self._literal(value) for value in node.expressions]
         given = tuple(value for value in values if value is not None)
-        return None if column is None or len(given) < len(values) else Among(column, given)
+        return None if term is None or len(given) < len(values) else Among(term, given)
 
     def _between(self, node: exp.Between) -> Condition | None:
-        column = self._name(node.this)
+        term = self._left(node.this)
         low, high = self._literal(node.args["low"]), self._literal(node.args["high"])
-        if column is None or low is None or high is None:
+        if term is None or low is None or high is None:
             return None
-        return Junction("AND", (Compare(column, ">=", low), Compare(column, "<=", high)))
+        return Junction("AND", (Compare(term, ">=", low), Compare(term, "<=", high)))
+
+    def _left(self, node: exp.Expr) -> Term | None:
+        term = self.term(node)
+        if isinstance(term, Literal):
+            self._refuse(node, "a column is expected here")
+            return None
+        return term
+
+    def term(self, node: exp.Expr) -> Term | None:
+        node = _bare(node)
+        match node:
+            case exp.Column():
+                return self._name(node)
+            case exp.Literal() | exp.Boolean():
+                return self._literal(node)
+            case exp.Neg() if isinstance(node.this, exp.Literal):
+                return self._literal(node)
+            case exp.Coalesce() if self._only(node, "this", "expressions"):
+                return self._call("coalesce", node, [node.this, *node.expressions])
+            case exp.Case() if self._only(node, "this", "ifs", "default"):
+                return self._case(node)
+        if type(node) in _PATHS and self._only(node, "this", "expression", "only_json_types"):
+            return self._path(node)
+        if type(node) in _OPERATORS and self._only(node, "this", "expression", "typed", "safe"):
+            return self._call(_OPERATORS[type(node)], node, [node.this, node.expression])
+        if type(node) in _OF_ONE and self._only(node, "this"):
+            return self._call(_OF_ONE[type(node)], node, [node.this])
+        self._refuse(node, "a column, a literal or what is computed of them is expected here")
+        return None
+
+    def _call(self, function: str, node: exp.Expr, parts: list[exp.Expr]) -> Term | None:
+        terms = [self.term(part) for part in parts]
+        given = tuple(term for term in terms if term is not None)
+        if len(given) < len(terms):
+            return None
+        if function in "/%" and not _never_zero(given[1]):
+            self._refuse(parts[1], "this can be 0, which ends the statement in Postgres: write nullif(..., 0)")
+            return None
+        return Operation(function, given, self._at(node))
+
+    def _path(self, node: exp.Expr) -> Term | None:
+        of, step = self.term(node.this), node.expression
+        if isinstance(step, exp.JSONPath):
+            (*_, last) = step.expressions
+            key = last.this if isinstance(last, exp.JSONPathKey | exp.JSONPathSubscript) else None
+        else:
+            literal = self._literal(step)
+            key = None if literal is None or literal.form != "number" else literal.text
+        if of is None or key is None or isinstance(of, Literal):
+            self._refuse(node, "a path begins at a column and has names in quotes, or numbers: data -> 'a' ->> 0")
+            return None
+        text = isinstance(key, str) and isinstance(step, exp.JSONPath)
+        return Operation(_PATHS[type(node)], (of, Literal(str(key), "string" if text else "number", 0)), self._at(node))
+
+    def _case(self, node: exp.Case) -> Term | None:
+        of = node.args.get("this")
+        branches: list[tuple[Condition, Term]] = []
+        for branch in node.args["ifs"]:
+            when = branch.this
+            if of is not None:
+                when = exp.EQ(this=of.copy(), expression=when.copy())
+            condition, value = self.condition(when), self.term(branch.args["true"])
+            if condition is None or value is None:
+                return None
+            branches.append((condition, value))
+        last = node.args.get("default")
+        otherwise = None if last is None else self.term(last)
+        if last is not None and otherwise is None:
+            return None
+        return Case(tuple(branches), otherwise, self._at(node))
 
     def _name(self, node: exp.Expr) -> Name | None:
         node = _bare(node)
@@ -291,6 +342,15 @@ class _Reader:
                 return Literal(f"-{node.this.this}", "number", sign)
         self._refuse(node, "a literal is expected here")
         return None
+
+
+def _never_zero(divisor: Term) -> bool:
+    match divisor:
+        case Literal():
+            return divisor.form == "number" and Decimal(divisor.text) != 0
+        case Operation("nullif", (_, Literal() as excluded)):
+            return excluded.form == "number" and Decimal(excluded.text) == 0
+    return False
 
 
 def _bare(node: exp.Expr) -> exp.Expr:

@@ -11,7 +11,7 @@ from driftless.facts.epochs import TopicLog
 from driftless.kafka.client import Kafka
 from driftless.verify.subject import PinnedSource
 from driftless.views.sql import STREAM_ROWS
-from driftless.where.clause import text_literal
+from driftless.where.postgres import text_literal
 from jobs.streams.log.published import published
 
 _PAGE, _PAGE_SIZE = 50_000, 16 << 20

@@ -15,7 +15,8 @@ from driftless.table import Table
 from driftless.views.compare import form, last_order
 from driftless.views.shard import split_tables
 from driftless.views.tree import Join, Node, View
-from driftless.where.clause import parse
+from driftless.where.clause import compute, parse
+from jobs.views.store import functions
 from jobs.views.store.values import SqliteWhere, equal_sql, literal, order_sql
 
 _CHAIN = 50
@@ -90,6 +91,8 @@ class LayoutNode:
     `order`: kept columns, each with whether the greatest comes first.
 
     `watched`: the kept columns whose change is one to this part, or to how it hangs together with the parts below.
+    `of_numbers`: of a part that is one value over all rows, whether it is a number. `prefix`: what stands before the
+    names of its members.
     """
 
     number: int
@@ -100,6 +103,8 @@ class LayoutNode:
     hops: list[Hop] = field(default_factory=list)
     order: list[tuple[str, bool]] = field(default_factory=list)
     watched: list[str] = field(default_factory=list)
+    of_numbers: bool = False
+    prefix: str = ""
     below: list[LayoutNode] = field(default_factory=list)
 
     @property
@@ -130,7 +135,8 @@ class Layout:
 
     def _part(self, node: Node, above: LayoutNode | None) -> LayoutNode:
         kept = self.tables[node.table]
-        part = LayoutNode(len(self.parts), node, kept, kept.keep(_members(node, kept)), above)
+        prefix = "" if node.prefix is None or above is None else above.prefix + node.prefix
+        part = LayoutNode(len(self.parts), node, kept, kept.keep(self._members(node, prefix)), above, prefix=prefix)
         self.parts.append(part)
         part.watched.append(part.members)
         if above is not None:
@@ -149,16 +155,48 @@ class Layout:
             if node.link is not None or name != part.hops[-1].lower_column:  # which is the same in the whole list
                 part.order.append((name, sort.descending))
             part.watched.append(name)
+        if node.kind in ("min", "max"):
+            self._of_one_value(part)
         if node.most is not None and node.link is None and (found_by := part.hops[-1].lower_column) != "id":
-            kept.sorted.append(", ".join((found_by, *_ordered(part, ""))))
+            kept.sorted.append(", ".join((found_by, *ordered(part, ""))))
         part.below = [self._part(below, part) for below in node.relations]
         return part
 
+    def _of_one_value(self, part: LayoutNode) -> None:
+        """A least or greatest value, which is found by what it is put in order by."""
+        table, kept = self.view.tables[part.node.table], part.kept
+        kind = compute(part.node.of).typed(table).kind
+        part.of_numbers = kind in ("int8", "numeric")
+        order = kept.keep(functions.order_sql(part.node.of, table, self._texts(table)))
+        part.order = [(order, part.node.kind == "max")]
+        part.watched.append(order)
+        if part.node.link is None and (found_by := part.hops[-1].lower_column) != "id":
+            kept.sorted.append(f"{found_by}, {order}")
+
+    def _members(self, node: Node, prefix: str) -> str:
+        """What the part shows of a row that is not deleted: `"id":1,"status":"open"`, or one value."""
+        table = self.view.tables[node.table]
+        texts = self._texts(table)
+        if node.kind == "count":
+            return "1"
+        if node.aggregates:
+            plain = node.kind in ("sum", "avg") and node.of in texts and compute(node.of).columns == {node.of}
+            return texts[node.of] if plain else functions.shown_sql(node.of, table, texts)
+        shown = {name: texts[column] for name, column in node.fields.items()}
+        shown |= {name: functions.shown_sql(text, table, texts) for name, text in node.computed.items()}
+        return _value(*shown.values()) if node.value else _joined(shown, prefix)
+
+    def _texts(self, table: Table) -> dict[str, str]:
+        kept = self.tables[table.full_name]
+        return {column.name: kept.text(column.name) for column in table.columns}
+
     def _admitted(self, table: str, where: str) -> str:
         """The condition over a row's parameters."""
-        columns = self.view.tables[table]
-        texts = {column.name: self.tables[table].text(column.name) for column in columns.columns}
-        return parse(where).sql(columns, SqliteWhere(texts))
+        columns, condition = self.view.tables[table], parse(where)
+        texts = self._texts(columns)
+        if condition.computes:
+            return functions.admitted_sql(where, columns, texts)
+        return condition.sql(columns, SqliteWhere(texts))
 
     def _hop(self, join: Join, *, many_above: bool, where: str | None) -> Hop:
         """`where`: which of the rows below may be found; by others nothing is looked up."""
@@ -174,17 +212,6 @@ class Layout:
             lower.keep(found, lookup=True),
             many_above,
         )
-
-    def views(self) -> Iterator[str]:
-        """A view for each part, the deepest first: the columns of its table, and `d`, the finished object of each row.
-
-        SQLite puts them together into one statement; written as one, it is too deep for SQLite's parser.
-        """
-        for part in reversed(self.parts):
-            kept = part.kept
-            columns = ", ".join(("r.id", "r.gone", *(f"r.{name}" for name in kept.columns)))
-            columns += ", r.key" if kept.number is None else ", CAST(r.id AS TEXT) AS key"
-            yield f"CREATE TEMP VIEW {part.view} AS SELECT {columns}, {_document(part)} AS d FROM {kept.name} r"
 
 
 def _names(table: Table) -> tuple[str, ...]:
@@ -202,18 +229,24 @@ def _key(kept: StoredTable, columns: Sequence[str]) -> str:
     return f"({texts[0]} ->> '$')" if len(texts) == 1 else "'[' || " + " || ',' || ".join(texts) + " || ']'"
 
 
-def _members(node: Node, kept: StoredTable) -> str:
-    """`"id":1,"status":"open"`: what the part shows, of a row that is not deleted."""
-    if node.value:
-        return f"coalesce({kept.text(*node.fields.values())}, 'null')"
+def _value(text: str) -> str:
+    return f"coalesce({text}, 'null')"
+
+
+def _joined(shown: dict[str, str], prefix: str) -> str:
+    """`"id":1,"status":"open"` of names and texts; empty where there are none."""
     pieces = [
-        f"{literal(('' if not number else ',') + json.dumps(name, ensure_ascii=False) + ':')} "
-        f"|| coalesce({kept.text(column)}, 'null')"
-        for number, (name, column) in enumerate(node.fields.items())
+        f"{literal(('' if not number else ',') + named(prefix + name))} || {_value(text)}"
+        for number, (name, text) in enumerate(shown.items())
     ]
     # SQLite counts how deep an expression is, and a long chain is deep.
     some = [" || ".join(pieces[start : start + _CHAIN]) for start in range(0, len(pieces), _CHAIN)]
-    return some[0] if len(some) == 1 else " || ".join(f"({chain})" for chain in some)
+    return "''" if not some else some[0] if len(some) == 1 else " || ".join(f"({chain})" for chain in some)
+
+
+def named(name: str) -> str:
+    """Its name before a member."""
+    return json.dumps(name, ensure_ascii=False) + ":"
 
 
 def _compared(kept: StoredTable, columns: Sequence[str], forms: Sequence[str]) -> str:
@@ -224,31 +257,7 @@ def _compared(kept: StoredTable, columns: Sequence[str], forms: Sequence[str]) -
     return " || ".join([*(f"length({value}) || ':' || {value}" for value in values[:-1]), values[-1]])
 
 
-def _document(part: LayoutNode) -> str:
-    """The document of a row `r` of a part, or what stands for it in the document above."""
-    if part.node.value:
-        return f"r.{part.members}"
-    pieces = [f"'{{' || r.{part.members}"]
-    for below in part.below:
-        name = literal("," + json.dumps(below.node.name, ensure_ascii=False) + ":")
-        rows = _rows(below)
-        if below.node.kind == "one":
-            pieces.append(f"{name} || coalesce((SELECT b.d {rows} LIMIT 1), 'null')")
-            continue
-        ordered = ", ".join(_ordered(below, "b.")) or "b.id"  # of one row at most
-        if below.node.most is not None:
-            # Of these alone the documents are put together, and deleted rows are none of them.
-            first = f"SELECT b.id AS id {rows} AND b.gone IS NULL ORDER BY {ordered} LIMIT {below.node.most}"
-            rows = f"FROM ({first}) f CROSS JOIN {below.view} b ON b.id = f.id"
-        if below.node.kind == "first":
-            pieces.append(f"{name} || coalesce((SELECT b.d {rows}), 'null')")
-        else:
-            joined = f"SELECT group_concat(d) FROM (SELECT b.d AS d {rows} ORDER BY {ordered})"
-            pieces.append(f"{name} || '[' || coalesce(({joined}), '') || ']'")
-    return " || ".join([*pieces, "'}'"])
-
-
-def _ordered(part: LayoutNode, alias: str) -> Iterator[str]:
+def ordered(part: LayoutNode, alias: str) -> Iterator[str]:
     """What a list is put in order by. Of its first rows alone so that an index has that order: SQLite takes none for
     nulls that are the greatest.
     """
@@ -259,15 +268,3 @@ def _ordered(part: LayoutNode, alias: str) -> Iterator[str]:
         else:
             yield f"({column} IS NULL){direction}"
             yield f"{column}{direction}"
-
-
-def _rows(part: LayoutNode) -> str:
-    """The rows `b` of a part that belong to a row `r` of the one above."""
-    first, last = part.hops[0], part.hops[-1]
-    # The plus takes the type from an `id`: beside a typed operand no index of an untyped column is used.
-    above = f"+r.{first.upper_column}"
-    if part.node.link is None:
-        return f"FROM {part.view} b WHERE b.{first.lower_column} = {above}"
-    # CROSS JOIN: in this order.
-    source = f"FROM {first.lower.name} l CROSS JOIN {part.view} b ON b.{last.lower_column} = l.{last.upper_column}"
-    return f"{source} WHERE l.{first.lower_column} = {above}"

@@ -11,12 +11,13 @@ from pathlib import Path
 from driftless.errors import SyncError
 from driftless.views.shard import shard_of
 from driftless.views.tree import View
+from jobs.views.store import aggregates, intake, schema
 from jobs.views.store import dirty_roots as marks
-from jobs.views.store import intake
 from jobs.views.store.contract import LAST_ROOT, Partition, Row, RowsLost, Slice
+from jobs.views.store.functions import register
 from jobs.views.store.layout import Layout
 from jobs.views.store.rows_file import explained, lost, not_kept, remove, sqlite_file
-from jobs.views.store.values import document_hash, register
+from jobs.views.store.values import document_hash
 
 BEFORE_PUBLISHING = "FULL"
 """How a slice is written: so that it is on the disk."""
@@ -28,15 +29,6 @@ SLICE_SIZE = 32 << 20
 """Characters of the documents of one slice, but for the last: bounds what is held of them at once."""
 _SHARE = 4
 """One in so many roots of a slice is of a large fan-out while there are others: it goes on, and holds up no other."""
-_SCHEMA = """
-CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE positions (topic TEXT, number INTEGER, position INTEGER, PRIMARY KEY (topic, number)) WITHOUT ROWID;
-CREATE TABLE cuts (number INTEGER PRIMARY KEY, cut TEXT);
-CREATE TABLE dirty (id INTEGER PRIMARY KEY, large INTEGER, since INTEGER, last INTEGER);
-CREATE INDEX dirty_order ON dirty (large, since, id);
-CREATE TABLE published (id INTEGER PRIMARY KEY, hash INTEGER);
-CREATE TABLE slice (id INTEGER PRIMARY KEY);
-"""
 # A hash of null: some document, but nobody knows which.
 _UNKNOWN = "INSERT OR REPLACE INTO published SELECT id, NULL FROM slice"
 # A root that waits keeps its place, and what it waits for is the newest.
@@ -82,9 +74,8 @@ class SqliteRows:
                 self._prepare()
             with self._readable():
                 self._identify(view, shard)
-                for statement in (*marks.tables(self._layout), *self._layout.views()):
+                for statement in schema.temporary(self._layout):
                     self._run(statement)
-                self._run("CREATE TEMP TABLE taken (id INTEGER PRIMARY KEY)")
                 self._run(_UNKNOWN)
                 self._run("DELETE FROM slice")
                 self._set("open", 1)
@@ -92,7 +83,7 @@ class SqliteRows:
         except SyncError:
             self._connection.close()
             raise
-        self._marks = list(marks.statements(self._layout))
+        self._marks = [*aggregates.changed(self._layout), *marks.statements(self._layout)]
 
     @classmethod
     def create(cls, path: Path, view: View, shard: int = 0) -> SqliteRows:
@@ -103,13 +94,9 @@ class SqliteRows:
         except OSError as exc:
             raise SyncError(not_kept(path, view, exc.strerror), hint="DRIFTLESS_HOME says where, in `rows`") from exc
         with explained(path, view), closing(sqlite3.connect(path)) as connection:
-            connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
-            for kept in Layout(view, shard).tables.values():
-                columns = ", ".join(
-                    [*(["key TEXT UNIQUE"] if kept.number is None else []), "version", "gone", *kept.columns]
-                )
-                connection.execute(f"CREATE TABLE {kept.name} (id INTEGER PRIMARY KEY, {columns})")
-                connection.execute(f"CREATE INDEX {kept.name}_gone ON {kept.name} (gone) WHERE gone IS NOT NULL")
+            connection.executescript("PRAGMA journal_mode = WAL; BEGIN")
+            for statement in schema.permanent(Layout(view, shard)):
+                connection.execute(statement)
             identity = {
                 "format": FORMAT,
                 "view": view.fingerprint,
@@ -162,11 +149,8 @@ class SqliteRows:
         """
         if not self._fact("filling"):
             return
-        for kept in self._layout.tables.values():
-            for column in kept.indexed:
-                self._run(f"CREATE INDEX {kept.name}_{column} ON {kept.name} ({column})")
-            for number, columns in enumerate(kept.sorted):
-                self._run(f"CREATE INDEX {kept.name}_sorted_{number} ON {kept.name} ({columns})")
+        for statement in schema.filled(self._layout):
+            self._run(statement)
         self._run(_MARK_ALL.format(self._layout.root.kept.name), {"number": self._fact("number")})
         self._set("filling", 0)
 

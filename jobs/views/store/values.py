@@ -8,26 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sqlite3
 import struct
 from decimal import Decimal
 from functools import lru_cache
 
 from driftless.table import Column
-from driftless.views.shard import shard_of
 from driftless.where.literals import Kind, Pattern, Value
 from jobs.decode.where_sql import numeric_order
-
-_NOT_FINITE = {"NaN", "Infinity", "-Infinity"}
-
-
-def register(connection: sqlite3.Connection) -> None:
-    """Make the functions known that the expressions call."""
-    connection.create_function("df_numeric", 1, _numeric, deterministic=True)
-    connection.create_function("df_float", 2, _float, deterministic=True)
-    connection.create_function("df_moment", 1, _moment, deterministic=True)
-    connection.create_function("df_shard", 2, _shard, deterministic=True)
-    connection.create_function("df_like", 2, _like, deterministic=True)
 
 
 def equal_sql(form: str, x: str) -> str:
@@ -75,32 +62,38 @@ class SqliteWhere:
             case "float8":
                 return literal(numeric_order(Decimal(float(value))))
             case "date" | "timestamp" | "timestamptz":
-                return literal(_moment(str(value)) or "")
+                return literal(moment_order(str(value)))
             case "time":
                 return literal(re.sub(r"\.?0+$", "", str(value)) if "." in str(value) else str(value))
         return literal(str(value))
 
     def like(self, column: Column, pattern: Pattern) -> str:
-        written = "".join({None: ".*", "": "."}.get(part) or re.escape(str(part)) for part in pattern)
-        return f"df_like({self._texts[column.name]} ->> '$', {literal(written)})"
+        return f"df_like({self._texts[column.name]} ->> '$', {literal(like_pattern(pattern))})"
+
+
+_NOT_FINITE = {"NaN", "Infinity", "-Infinity"}
 
 
 def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _shard(key: str | int | None, shards: int) -> int | None:
-    return None if key is None else shard_of(str(key), shards)
+def like_pattern(pattern: Pattern) -> str:
+    """As a regular expression."""
+    return "".join({None: ".*", "": "."}.get(part) or re.escape(str(part)) for part in pattern)
 
 
-def _numeric(text: str | None) -> str | None:
-    return None if text is None else numeric_order(Decimal(text.strip('"')))
+def matches(text: str, pattern: str) -> bool:
+    return _compiled(pattern).fullmatch(text) is not None
 
 
-def _float(text: str | None, single: int) -> str | None:
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.DOTALL)
+
+
+def double_order(text: str, *, single: bool) -> str:
     """A real is compared as the double that it is, not as its decimal digits."""
-    if text is None:
-        return None
     bare = text.strip('"')
     if bare in _NOT_FINITE:
         return numeric_order(Decimal(bare))
@@ -115,10 +108,8 @@ _YEARS = 20_000_000
 """Added to a year, from 4713 BC to 5874897, so that all have as many digits."""
 
 
-def _moment(text: str | None) -> str | None:
+def moment_order(text: str) -> str:
     """A date or timestamp in UTC, as documents or literals spell it, as a text that sorts by time."""
-    if text is None:
-        return None
     if text.endswith("infinity"):
         return "-" if text.startswith("-") else "~"
     found = _PARTS.fullmatch(text)
@@ -127,15 +118,6 @@ def _moment(text: str | None) -> str | None:
     year, day, clock, fraction, early = found.groups()
     number = _YEARS + (1 - int(year) if early else int(year))
     return f"{number}{day} {clock or ''}.{(fraction or '').rstrip('0')}"
-
-
-@lru_cache(maxsize=64)
-def _pattern(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.DOTALL)
-
-
-def _like(text: str | None, pattern: str) -> int | None:
-    return None if text is None else int(_pattern(pattern).fullmatch(text) is not None)
 
 
 def document_hash(document: str | None) -> int | None:

@@ -170,8 +170,39 @@ IN_THE_FILE = [
     (
         "a condition on a relation that is none",
         "        columns: [name, tier]",
-        "        where: lower(name) = 'a'",
-        f"21: {CUSTOMER}.where: column 1: functions are not admitted: lower",
+        "        where: initcap(name) = 'a'",
+        f"21: {CUSTOMER}.where: column 1: there is no function initcap here, but "
+        "lower, upper, length, coalesce, nullif",
+    ),
+    (
+        "two values over the rows",
+        "        order_by: [line]\n        columns: [line, qty]\n        one:",
+        "        count: true\n        sum: qty\n        one:",
+        f"23: {LINES}: has `count` and `sum`: give each a name of its own in `many`",
+    ),
+    (
+        "a value over the rows, and the rows",
+        "        order_by: [line]",
+        "        avg: qty",
+        f"23: {LINES}: has `avg` and `columns`: what is one value over all rows shows no row",
+    ),
+    (
+        "what is computed of nothing",
+        "    columns: [id, status]",
+        "    columns: [id]\n    computed: {a: status ||}",
+        "17: views.order.computed.a: column 8: something is missing next to ||",
+    ),
+    (
+        "a constant that is no text to YAML",
+        "    columns: [id, status]",
+        "    columns: [id]\n    computed: {a: 1}",
+        "17: views.order.computed.a: is a number or a truth value to YAML, where text is wanted: write it in quotes",
+    ),
+    (
+        "a name that is computed and shown",
+        "    columns: [id, status]",
+        "    columns: [id]\n    computed: {id: status}",
+        "17: views.order.computed.id: a column of this part is called so too: give each a name of its own",
     ),
     (
         "a condition deep below that is none",
@@ -226,6 +257,26 @@ IN_THE_FILE = [
 ]
 
 BY_THE_TABLES = [
+    (
+        "what is computed of another column",
+        "    columns: [id, status]",
+        "    columns: [id]\n    computed: {a: lower(stats)}",
+        "17: views.order.computed.a: column 7: public.orders has no column stats; did you mean `status`?",
+    ),
+    (
+        "a sum and a greatest that the log cannot tell",
+        "    many:\n      lines:",
+        "    many:\n      n: {table: public.order_lines, by: order_id, sum: mood}\n"
+        "      m: {table: public.order_lines, by: order_id, max: mood}\n      lines:",
+        "23: views.order.many.n.sum: this is enum: exact sums are those of whole numbers and numeric\n"
+        "24: views.order.many.m.max: this is enum, which has no order in the log",
+    ),
+    (
+        "a prefix that is not enough",
+        "        columns: [name, tier]",
+        "        columns: {status: name}\n        prefix: ''",
+        f"22: {CUSTOMER}.prefix: the row above has a status too: give another prefix",
+    ),
     (
         "a value to show",
         "        columns: [name, tier]",

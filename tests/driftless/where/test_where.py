@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 from driftless.facts.epochs import first_epoch
 from driftless.table import Column, Table
 from driftless.where.ast import Truth
-from driftless.where.clause import POSTGRES, WhereRefused, parse
-from driftless.where.parser import KEYWORDS
+from driftless.where.clause import WhereRefused, parse
+from driftless.where.postgres import POSTGRES
+from driftless.where.words import KEYWORDS
 from jobs.decode.documents import writes_sql
 from jobs.decode.where_sql import log_filter
 from tests.conftest import fresh_database
@@ -106,7 +107,7 @@ def test_words_of_postgres_are_no_columns_and_all_others_are(source: psycopg.Con
             assert parse(f"not {word}").columns == {word}
         except WhereRefused:
             refused.append(word)
-        assert parse(f'"{word}"').condition == Truth(parse(f'"{word}"').condition.column)  # type: ignore[union-attr]
+        assert parse(f'"{word}"').condition == Truth(parse(f'"{word}"').condition.left)  # type: ignore[union-attr]
         source.execute(f"select 1 from words where {word} = true".encode())
     assert len(refused) < 20, refused
     for word in reserved:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import psycopg
 from pyspark.sql import SparkSession
 
-from driftless.where.clause import POSTGRES, parse
+from driftless.where.clause import parse
+from driftless.where.postgres import where_sql
 from jobs.decode.where_sql import log_filter
 from tests.driftless.where.where_cases import COLUMNS, TABLE, create, fill
 
@@ -64,7 +65,7 @@ class Rows:
             refused = [where.text for where in conditions if where.refusals(TABLE)]
             assert not refused, refused
             meant = self.in_postgres("plain", some)
-            compiled = self.in_postgres("rows", [where.sql(TABLE, POSTGRES) for where in conditions])
+            compiled = self.in_postgres("rows", [where_sql(where, TABLE) for where in conditions])
             in_spark = self.in_spark([log_filter(where, TABLE).sql for where in conditions])
             assert len(meant) == len(compiled) == len(in_spark) == len(self.records)
             for number, text in enumerate(some):

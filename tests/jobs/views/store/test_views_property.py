@@ -74,7 +74,7 @@ def _samples(view: View, source: Source, meant: dict[str, Any]) -> None:
     }
     assert len(one) == min(1, len(meant))
     assert all(same(document, cut[key]) for key, document in one.items())
-    names = [relation.name for relation in view.root.relations if not relation.value]
+    names = [r.name for r in view.root.relations if not r.value and not r.aggregates and r.prefix is None]
     there = source.documents(select_one(bare(view), roots=None, cut=0))
     assert {key: [name for name in names if document[name] in (None, [])] for key, document in there.items()} == {
         key: [name for name in names if document[name] in (None, [])] for key, document in meant.items()

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from jobs.views.store.assembly import views
 from jobs.views.store.layout import Layout
 from tests.jobs.views.store.test_views_store import CUSTOMERS, LINES, Shop, a_view
 
@@ -89,7 +90,7 @@ def test_the_first_rows_of_a_list_are_found_without_the_others(tmp_path: Path) -
     assert shown(shop.drain()) == {"1": [{"line": 9}, {"line": 2}]}
     shop.store.close()
     with closing(sqlite3.connect(tmp_path / "rows.db")) as file:
-        for statement in Layout(shop.view).views():
+        for statement in views(Layout(shop.view)):
             file.execute(statement)
         document = "SELECT d FROM part_0 WHERE id = 1"
         plan = [str(row[3]) for row in file.execute(f"EXPLAIN QUERY PLAN {document}")]

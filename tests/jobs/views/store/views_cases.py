@@ -5,6 +5,7 @@ Nothing of the product is used here: a mistake of the product's cannot hide in i
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +13,10 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from tests.jobs.views.store.views_values import COMPUTED, COMPUTING_WHERES, aggregate
 from tests.support.compare import parse
+
+AGGREGATES = ("count", "sum", "avg", "min", "max")
 
 VALUES: dict[str, list[str]] = {
     "int2": ["0", "1", "2", "3", "4"],
@@ -76,11 +80,16 @@ Row = Mapping[str, Any]
 
 @dataclass
 class Case:
-    """Tables, and a view over them as it stands in sync.yaml. `conditions`: what each `where` of it means."""
+    """Tables, and a view over them as it stands in sync.yaml. `conditions`: what each `where` of it means.
+
+    `computed`: what each text that computes something gives; `aggregated`: the column of those that are one.
+    """
 
     tables: dict[str, Spec]
     view: dict[str, Any]
     conditions: dict[str, Callable[[Row], bool]]
+    computed: dict[str, Callable[[Row], Any]]
+    aggregated: dict[str, str]
 
     def documents(self, rows: Mapping[str, Mapping[str, Row]]) -> dict[str, Any]:
         """Key's text -> document. `rows`: table -> key's text -> row."""
@@ -97,21 +106,45 @@ class Case:
         columns = shown.get("columns") or list(self.tables[table].columns)
         pairs = columns.items() if isinstance(columns, dict) else [(name, name) for name in columns]
         made = {name: row[column] for name, column in pairs}
+        made |= {name: self.computed[text](row) for name, text in shown.get("computed", {}).items()}
         for name, below in shown.get("one", {}).items():
             key = _list(below.get("references", self.tables[below["table"]].key))
             found = [other for other in rows[below["table"]].values() if _meet(row, _list(below["by"]), other, key)]
             assert len(found) < 2, "the generator lets two rows have one unique key"
             found = [other for other in found if self._shows(below, other)]
-            made[name] = self._document(found[0], below["table"], below, rows) if found else None
+            part = self._document(found[0], below["table"], below, rows) if found else None
+            if "prefix" in below:
+                part = part or self._nothing(below["table"], below)
+                made |= {f"{below['prefix']}{member}": value for member, value in part.items()}
+            else:
+                made[name] = part
         for name, below in shown.get("many", {}).items():
             key = _list(below.get("references", self.tables[table].key))
             found = [other for other in self._rows_of(row, key, below, rows) if self._shows(below, other)]
+            if function := next((name for name in AGGREGATES if name in below), None):
+                of = self.computed.get(str(below[function]))
+                type_ = self.tables[below["table"]].columns.get(self.aggregated.get(str(below[function]), ""), "text")
+                values = [of(other) if of else 1 for other in found]
+                made[name] = aggregate(function, values, functools.partial(_place, type_=type_))
+                continue
             for written in reversed([*below.get("order_by", []), *self.tables[below["table"]].key]):
                 column, descending = (written[:-5], True) if written.endswith(" desc") else (written, False)
                 type_ = self.tables[below["table"]].columns[column]
                 found.sort(key=_placed(column, type_), reverse=descending)
             listed = [self._document(other, below["table"], below, rows) for other in found]
             made[name] = (listed or [None])[0] if below.get("first") else listed[: below.get("limit")]
+        return made
+
+    def _nothing(self, table: str, shown: dict[str, Any]) -> dict[str, Any]:
+        """What a row shows that is not there."""
+        if "value" in shown:
+            raise AssertionError("a value has no members")
+        made = dict.fromkeys([*(shown.get("columns") or self.tables[table].columns), *shown.get("computed", {})])
+        for name, below in shown.get("one", {}).items():
+            inner = self._nothing(below["table"], below) if "prefix" in below else {}
+            made |= {f"{below['prefix']}{member}": value for member, value in inner.items()} if inner else {name: None}
+        for name, below in shown.get("many", {}).items():
+            made[name] = Decimal(0) if "count" in below else None if {*AGGREGATES, "first"} & {*below} else []
         return made
 
     def _rows_of(
@@ -179,10 +212,13 @@ def _before(moment: str | None) -> bool:
 
 
 class Maker:
-    """Makes one case."""
+    """Makes one case. `plain`: in which nothing is computed."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, *, plain: bool = False) -> None:
         self._rng = rng
+        self._plain = plain
+        self._computed: dict[str, Callable[[Row], Any]] = {}
+        self._aggregated: dict[str, str] = {}
         self._specs: dict[str, Spec] = {}
         self._nodes = 0
         self._most = rng.randint(1, 7)
@@ -194,16 +230,42 @@ class Maker:
         view: dict[str, Any] = {"root": root.full_name}
         self._below(root, view, 1)
         self._where(root, view)
+        self._compute(view, root)
         self._columns(view, root)
-        return Case({spec.full_name: spec for spec in self._specs.values()}, view, self._conditions)
+        tables = {spec.full_name: spec for spec in self._specs.values()}
+        return Case(tables, view, self._conditions, self._computed, self._aggregated)
 
     def _where(self, spec: Spec, part: dict[str, Any]) -> None:
         """Now and then a condition of what a part shows, by a column of its own."""
         if self._rng.random() < 0.4:
-            type_, name, text, test = self._rng.choice(WHERES)
+            type_, name, text, test = self._rng.choice(WHERES if self._plain else [*WHERES, *COMPUTING_WHERES])
             column = self._column(spec, f"{name}{len(self._conditions)}", type_)
             part["where"] = text.replace("{}", quoted(column))
             self._conditions[part["where"]] = _of(column, test)
+
+    def _computes(self, spec: Spec, part: dict[str, Any]) -> None:
+        """Now and then something is computed of what a part shows, by columns of its own."""
+        while not self._plain and "value" not in part and self._rng.random() < 0.25:
+            type_, name, text, test = self._rng.choice(COMPUTED)
+            column = self._column(spec, f"{name}{len(self._computed)}c", type_)
+            spec.used.append(column)
+            text = text.replace("{}", quoted(column)) + " " * len(self._computed)
+            self._computed[text] = _of(column, test)
+            part.setdefault("computed", {})[f"computed {len(self._computed)}"] = text
+
+    def _aggregates(self, spec: Spec, relation: dict[str, Any]) -> None:
+        rng = self._rng
+        function = rng.choice(["count", "sum", "avg", "min", "max", "max"])
+        if function == "count":
+            relation["count"] = True
+            return
+        types = ["int4", "numeric"] if function in ("sum", "avg") else sorted({*SORTED} - {"bool", "uuid"})
+        column = self._column(spec, "a", rng.choice(types))
+        spec.used.append(column)
+        text = quoted(column) + " " * len(self._computed)
+        self._computed[text] = _of(column, lambda value: value)
+        self._aggregated[text] = column
+        relation[function] = text
 
     def _table(self) -> Spec:
         rng = self._rng
@@ -263,6 +325,11 @@ class Maker:
                 relation |= {"through": link.full_name, "to": _short(rng, self._fitting(link, other, to))}
                 held_by = link
             relation["by"] = _short(rng, self._fitting(held_by, of, key))
+            if kind != "one" and not self._plain and rng.random() < 0.4:
+                self._aggregates(other, relation)
+                self._where(other, relation)
+                shown.setdefault("many", {})[name] = relation
+                continue
             if kind != "one" and rng.random() < 0.7:
                 column = self._column(other, "o", rng.choice(SORTED))
                 other.used.append(column)
@@ -271,14 +338,25 @@ class Maker:
             if kind != "one" and rng.random() < 0.3:
                 relation |= rng.choice([{"limit": rng.randint(1, 3)}, {"first": True}])
             shown.setdefault("one" if kind == "one" else "many", {})[name] = relation
-            if rng.random() < 0.2:
+            if kind == "one" and not self._plain and rng.random() < 0.25:
+                relation["prefix"] = f"p{self._nodes} {chr(34)}"
+                self._below(other, relation, depth + 1)
+            elif rng.random() < 0.2:
                 relation["value"] = ""
             else:
                 self._below(other, relation, depth + 1)
 
+    def _compute(self, shown: dict[str, Any], spec: Spec) -> None:
+        if not {*AGGREGATES} & {*shown}:
+            self._computes(spec, shown)
+        for relation in [*shown.get("one", {}).values(), *shown.get("many", {}).values()]:
+            self._compute(relation, next(s for s in self._specs.values() if s.full_name == relation["table"]))
+
     def _columns(self, shown: dict[str, Any], spec: Spec) -> None:
         """What each part shows, once the tables have all their columns."""
         rng = self._rng
+        if {*AGGREGATES} & {*shown}:
+            return
         some = rng.sample(list(spec.columns), rng.randint(1, len(spec.columns)))
         how = rng.random()
         if "value" in shown:

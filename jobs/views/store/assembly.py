@@ -1,0 +1,64 @@
+"""How documents are put together of the rows that are kept, as SQL: a view for each part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jobs.views.store import aggregates
+from jobs.views.store.layout import Layout, LayoutNode, named, ordered
+from jobs.views.store.values import literal
+
+
+def views(layout: Layout) -> Iterator[str]:
+    """A view for each part, the deepest first: the columns of its table, and `d`, the finished object of each row.
+
+    SQLite puts them together into one statement; written as one, it is too deep for SQLite's parser.
+    """
+    for part in reversed(layout.parts):
+        kept = part.kept
+        columns = ", ".join(("r.id", "r.gone", *(f"r.{name}" for name in kept.columns)))
+        columns += ", r.key" if kept.number is None else ", CAST(r.id AS TEXT) AS key"
+        yield f"CREATE TEMP VIEW {part.view} AS SELECT {columns}, {_document(part)} AS d FROM {kept.name} r"
+
+
+def _document(part: LayoutNode) -> str:
+    """The document of a row `r` of a part, or what stands for it in the document above."""
+    if part.node.value:
+        return f"r.{part.members}"
+    pieces = [f"r.{part.members}", *(f"',' || {_below(below, part.prefix)}" for below in part.below)]
+    members = " || ".join(pieces)
+    return members if part.node.prefix is not None else f"'{{' || {members} || '}}'"
+
+
+def _below(part: LayoutNode, prefix: str) -> str:
+    """What the document of a row `r` has of a part below it. `prefix`: of the names in that document."""
+    node, rows = part.node, _rows(part)
+    if node.prefix is not None:
+        nothing = ",".join(named(part.prefix + name) + missing for name, missing in node.members.items())
+        return f"coalesce((SELECT b.d {rows} LIMIT 1), {literal(nothing)})"
+    name = literal(named(prefix + node.name))
+    if node.aggregates:
+        return f"{name} || {aggregates.document_sql(part)}"
+    if node.kind == "one":
+        return f"{name} || coalesce((SELECT b.d {rows} LIMIT 1), 'null')"
+    order = ", ".join(ordered(part, "b.")) or "b.id"  # of one row at most
+    if node.most is not None:
+        # Of these alone the documents are put together, and deleted rows are none of them.
+        first = f"SELECT b.id AS id {rows} AND b.gone IS NULL ORDER BY {order} LIMIT {node.most}"
+        rows = f"FROM ({first}) f CROSS JOIN {part.view} b ON b.id = f.id"
+    if node.kind == "first":
+        return f"{name} || coalesce((SELECT b.d {rows}), 'null')"
+    joined = f"SELECT group_concat(d) FROM (SELECT b.d AS d {rows} ORDER BY {order})"
+    return f"{name} || '[' || coalesce(({joined}), '') || ']'"
+
+
+def _rows(part: LayoutNode) -> str:
+    """The rows `b` of a part that belong to a row `r` of the one above."""
+    first, last = part.hops[0], part.hops[-1]
+    # The plus takes the type from an `id`: beside a typed operand no index of an untyped column is used.
+    above = f"+r.{first.upper_column}"
+    if part.node.link is None:
+        return f"FROM {part.view} b WHERE b.{first.lower_column} = {above}"
+    # CROSS JOIN: in this order.
+    source = f"FROM {first.lower.name} l CROSS JOIN {part.view} b ON b.{last.lower_column} = l.{last.upper_column}"
+    return f"{source} WHERE l.{first.lower_column} = {above}"

@@ -22,7 +22,7 @@ def followers(ctx: typer.Context, incomplete: str) -> list[str]:
 def _names(
     ctx: typer.Context, section: str, incomplete: str, wanted: Callable[[object], bool] = lambda _: True
 ) -> list[str]:
-    from driftless.config.yaml import YamlFile
+    from driftless.config_file.yaml import YamlFile
 
     try:
         found = YamlFile(_file(ctx)).data.get(section)

@@ -69,7 +69,7 @@ def up(
 
 def _tell_secured(sections: Mapping[str, Any], pipeline: str, *, as_json: bool) -> None:
     """Say what a sync.yaml needs. It holds no secret: it names the files."""
-    from driftless.config.yaml import written
+    from driftless.config_file.yaml import written
 
     if as_json:
         print(json.dumps(sections))

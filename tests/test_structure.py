@@ -34,7 +34,8 @@ WITHIN = {
     "driftless/where": ("driftless",),
     "driftless/streams": ("driftless",),
     "driftless/transport": (),
-    "driftless/config": ("driftless", "driftless/where", "driftless/streams"),
+    "driftless/config_file": ("driftless",),
+    "driftless/config": ("driftless", "driftless/where", "driftless/streams", "driftless/config_file"),
     "driftless/views": ("driftless", "driftless/where", "driftless/config"),
     "driftless/kafka": ("driftless", "driftless/config"),
     "driftless/facts": (
@@ -231,7 +232,7 @@ def test_an_application_loads_no_more_than_it_needs() -> None:
         ("redis", {"sinks/redis", "stack/servers"}),
         ("psycopg", {"connectors/postgres", "stack/servers"}),
         ("sqlglot", {"driftless/where", "driftless/streams"}),
-        ("ruamel", {"driftless/config"}),
+        ("ruamel", {"driftless/config_file"}),
         ("typer", {"cli"}),
         ("rich", {"cli"}),
     ],

@@ -30,6 +30,7 @@ from driftless.config.streams import (
     StreamConfig,
     TimeConfig,
 )
+from driftless.config.view_fields import BetweenConfig
 from driftless.config.views import AGGREGATES, ManyConfig, OneConfig, ViewConfig
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "configuration.md"
@@ -83,7 +84,19 @@ def _source() -> Iterator[str]:
     yield from _lines(SourceConfig, "  ", leave_out=("tables",))
     yield "  tables:\n    public.customers:"
     yield from _lines(TableConfig, "      ")
-    for table in ("products", "orders", "order_lines", "regions", "phones", "parcels", "tags", "order_tags", "outbox"):
+    for table in (
+        "products",
+        "orders",
+        "order_lines",
+        "regions",
+        "phones",
+        "parcels",
+        "tags",
+        "order_tags",
+        "stores",
+        "staff",
+        "outbox",
+    ):
         yield f"    public.{table}: {{}}"
     yield "```\n"
     yield from _table(SourceConfig)
@@ -109,6 +122,9 @@ def _with(name: str, model: type[Model], part: str, inner: type[Model]) -> Itera
     yield from _table(inner)
 
 
+_WAY = ("through", "to", "to_references")
+
+
 def _views() -> Iterator[str]:
     yield "\n## `views`\n"
     yield f"{ViewConfig.__doc__} Each has a name of your own.\n"
@@ -117,15 +133,18 @@ def _views() -> Iterator[str]:
     yield "  customer:\n    root: public.customers"
     yield f"    columns: {_examples(ViewConfig, 'columns')[1]}"
     yield "  order:\n    root: public.orders\n    columns: [id, status]\n    one:\n      customer:"
-    yield from _lines(OneConfig, "        ", leave_out=("value",))
+    yield from _lines(OneConfig, "        ", leave_out=("value", *_WAY))
     yield "      seller:\n        table: public.customers\n        by: seller_id\n        value: name"
+    yield "      store:\n        table: public.stores\n        through: [{table: public.staff, to: staff_id}]"
+    yield "        to: store_number\n        to_references: number"
     yield "    many:\n      lines:"
-    elsewhere = ("references", "through", "to", "to_references", "value", "first", *AGGREGATES)
+    elsewhere = ("references", "through", "to", "to_references", "value", "first", "between", *AGGREGATES)
     yield from _lines(ManyConfig, "        ", leave_out=elsewhere)
     yield "      tags:\n        table: public.tags\n        by: order_id\n        references: id"
-    yield "        through: public.order_tags\n        to: tag_slug\n        to_references: slug\n        value: name"
+    yield "        through: public.order_tags\n        to: tag_slug\n        to_references: slug"
+    yield "        between: [added_at]"
     yield "      last:\n        table: public.order_lines\n        by: order_id\n        order_by: [line desc]"
-    yield "        first: true"
+    yield "        first: true\n      names:\n        table: public.tags\n        by: order_id\n        value: name"
     for name in AGGREGATES:
         told = f"table: public.order_lines, by: order_id, {name}: {_example(ManyConfig, name)}"
         yield f"      {name}_of_lines: {{{told}}}"
@@ -137,6 +156,9 @@ def _views() -> Iterator[str]:
     yield "\n### A relation in `many`\n"
     yield f"{ManyConfig.__doc__}\n"
     yield from _table(ManyConfig)
+    yield "\n### A table in `through`\n"
+    yield f"{BetweenConfig.__doc__}\n"
+    yield from _table(BetweenConfig)
 
 
 def _events() -> Iterator[str]:

@@ -16,7 +16,7 @@ from driftless.config.models import FOLLOWER_FIELDS, Config, StoreConfig, near_n
 from driftless.config.streams import CAPTURED, LOOKUPS
 from driftless.config.views import AGGREGATES
 from driftless.config.views_as_written import TABLES, clashes, parts, with_tables
-from driftless.config.yaml import Location, YamlFile, is_unknown
+from driftless.config_file.yaml import Location, YamlFile, is_unknown
 from driftless.errors import CORRECT_THE_FILE, ConfigError
 from driftless.streams.composed import composed_sql
 from driftless.suggest import did_you_mean

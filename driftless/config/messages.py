@@ -31,7 +31,7 @@ from driftless.config.streams import (
     TimeConfig,
 )
 from driftless.config.views import ManyConfig, OneConfig, ViewConfig
-from driftless.config.yaml import Location, YamlFile, is_unknown
+from driftless.config_file.yaml import Location, YamlFile, is_unknown
 from driftless.suggest import did_you_mean, nearest
 
 NOT_YET: dict[Location, set[str]] = {("events", "*"): {"message", "id"}}
@@ -59,6 +59,13 @@ _MAPPINGS = {"dict_type", "model_type", "model_attributes_type"}
 _BOUNDS = {"greater_than_equal": "at least {ge}", "less_than_equal": "at most {le}"}
 _BOUNDS |= {"greater_than": "more than {gt}", "less_than": "less than {lt}"}
 _VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)")
+
+_UNIONS: dict[object, tuple[str, ...]] = {
+    "columns": ("list", "mapping"),
+    "between": ("list", "mapping"),
+    "through": ("list", "name"),
+}
+"""Fields of views that are written in several ways, and what pydantic calls these."""
 
 
 class Wording:
@@ -267,10 +274,9 @@ class Wording:
         match location:
             case ("source", "tables", str(table), *rest):
                 location = ("source", "tables", spelled.get(table, table), *rest)
-            case ("views", *path) if "columns" in path:
-                place = location.index("columns") + 1
-                if location[place : place + 1] in (("list",), ("mapping",)):
-                    location = (*location[:place], *location[place + 1 :])
+            case ("views", *_):
+                pairs = zip((None, *location), location, strict=False)
+                location = tuple(part for field, part in pairs if part not in _UNIONS.get(field, ()))
         return location[:-1] if location and location[-1] == "[key]" else location
 
     def _value(self, location: Location) -> object:

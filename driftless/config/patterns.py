@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from driftless.config.base import Model
 from driftless.config.duration import Duration, milliseconds
 from driftless.config.streams import SqlName
-from driftless.config.views import KeyColumns
+from driftless.config.view_fields import KeyColumns
 from driftless.streams.patterns import Pattern, PatternStep
 
 TAKEN = ("began", "at")

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 
 from driftless.config.base import Model
 from driftless.config.duration import Duration, milliseconds
-from driftless.config.views import KeyColumns
+from driftless.config.view_fields import KeyColumns
 from driftless.streams.event_types import MOMENT, event_type, shown_columns
 
 _SQL_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")

@@ -5,79 +5,15 @@ What can be told from the file alone is checked here; what needs the tables, in 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from driftless.config.base import Model
+from driftless.config.view_fields import Columns, Computed, KeyColumns, Through, sorted_by
 from driftless.table import join_name
 from driftless.where.clause import parse
-
-
-def _shape(columns: object) -> str:
-    return "mapping" if isinstance(columns, dict) else "list"
-
-
-def _listed(columns: tuple[str, ...]) -> tuple[str, ...]:
-    if columns == ("*",):
-        raise ValueError("to show all columns, leave `columns` out")
-    if not columns:
-        raise ValueError("no column is listed: list some, or leave `columns` out to show all")
-    return _once(columns)
-
-
-def _once(columns: tuple[str, ...]) -> tuple[str, ...]:
-    if twice := [name for name, count in Counter(columns).items() if count > 1]:
-        raise ValueError(f"lists {', '.join(f'`{name}`' for name in twice)} twice")
-    return columns
-
-
-def _renamed(columns: dict[str, str]) -> dict[str, str]:
-    if not columns:
-        raise ValueError("no column is named: name some, or leave `columns` out to show all")
-    return columns
-
-
-def _named(computed: dict[str, str]) -> dict[str, str]:
-    if "" in computed:
-        raise ValueError("has something without a name")
-    return computed
-
-
-def _one_or_several(columns: object) -> object:
-    if isinstance(columns, str):
-        return (columns,)
-    if not (isinstance(columns, list) and columns and all(isinstance(name, str) for name in columns)):
-        raise ValueError("write a column, or a list of several: `customer_id`, `[tenant, customer_id]`")
-    return columns
-
-
-def _sorted_by(columns: tuple[str, ...]) -> tuple[str, ...]:
-    _once(tuple(direction(name)[0] for name in columns))
-    return columns
-
-
-def direction(written: str) -> tuple[str, bool]:
-    """(column, whether the greatest comes first) of an entry of `order_by`."""
-    name, _, word = written.rpartition(" ")
-    return (
-        (name.strip(), word.lower() == "desc") if name.strip() and word.lower() in ("asc", "desc") else (written, False)
-    )
-
-
-Columns = Annotated[
-    Annotated[tuple[str, ...], AfterValidator(_listed), Tag("list")]
-    | Annotated[dict[str, str], AfterValidator(_renamed), Tag("mapping")],
-    Discriminator(_shape),
-]
-KeyColumns = Annotated[
-    tuple[str, ...],
-    BeforeValidator(_one_or_several),
-    AfterValidator(_once),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array"}]}),
-]
 
 
 class _Shown(Model):
@@ -98,7 +34,6 @@ class _Shown(Model):
 
 
 AGGREGATES = ("count", "sum", "min", "max", "avg")
-Computed = Annotated[dict[str, str], AfterValidator(_named)]
 _COMPUTED = "What is computed of a row, by its name in the document: an expression over columns ([computed](where.md))."
 
 
@@ -108,9 +43,28 @@ class _Related(_Shown):
     @model_validator(mode="after")
     def _a_value_alone(self) -> Self:
         if getattr(self, "value", None) is not None:
-            for other in ("columns", "computed", "one", "many"):
+            for other in ("columns", "computed", "between", "one", "many"):
                 if getattr(self, other, None):
                     raise ValueError(f"has `value` and `{other}`: a value has no members")
+        return self
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        by, through, to = (getattr(self, name) for name in ("by", "through", "to"))
+        if through is None or isinstance(through, str):
+            if by is None:
+                raise ValueError(f"`by` is missing, such as `by: {type(self).model_fields['by'].examples[0]}`")  # type: ignore[index]
+            if (through is None) != (to is None):
+                has, lacks = ("through", "to") if to is None else ("to", "through")
+                raise ValueError(f"has `{has}` without `{lacks}`: many to many takes both")
+        elif through == () or (by is None) == (to is None):
+            raise ValueError(
+                "has a list of tables in `through`, so `to` or `by` says how the last one leads to `table`"
+            )
+        if getattr(self, "to_references", None) is not None and to is None:
+            raise ValueError("has `to_references` without `to`: it says which key `to` holds")
+        if through is None and getattr(self, "between", None) is not None:
+            raise ValueError("has `between` without `through`: it shows columns of the table between")
         return self
 
 
@@ -118,13 +72,31 @@ class OneConfig(_Related):
     """At most one row, shown as an object; `null` where there is none."""
 
     table: str = Field(description="The table that the row is in.", examples=["public.customers"])
-    by: KeyColumns = Field(
-        description="The column or columns of the row above that hold the key of this table.", examples=["customer_id"]
+    by: KeyColumns | None = Field(
+        default=None,
+        description="The column or columns of the row above that hold the key of this table; with `through` as in "
+        "`many`.",
+        examples=["customer_id"],
     )
     references: KeyColumns | None = Field(
         default=None,
         description="The unique key of this table that `by` holds. The primary key if left out.",
         examples=["id", "[tenant, number]"],
+    )
+    through: Through | None = Field(
+        default=None,
+        description="The tables on the way, as in `many`. Each leads to one row.",
+        examples=["[{table: public.staff, to: staff_id}]"],
+    )
+    to: KeyColumns | None = Field(
+        default=None,
+        description="The column or columns of the last table between that hold the key of `table`.",
+        examples=["store_id"],
+    )
+    to_references: KeyColumns | None = Field(
+        default=None,
+        description="The unique key of `table` that `to` holds. The primary key if left out.",
+        examples=["number"],
     )
     columns: Columns | None = Field(
         default=None,
@@ -168,8 +140,10 @@ class ManyConfig(_Related):
     """All rows that refer to the row above, as a list of objects; `[]` where there are none."""
 
     table: str = Field(description="The table that the rows are in.", examples=["public.order_lines"])
-    by: KeyColumns = Field(
-        description="The column or columns, of this table or of `through`, that hold the key of the row above.",
+    by: KeyColumns | None = Field(
+        default=None,
+        description="The column or columns, of this table or of the one table of `through`, that hold the key of the "
+        "row above. Of this table, where `through` lists tables: those that hold the key of the last one.",
         examples=["order_id"],
     )
     references: KeyColumns | None = Field(
@@ -177,10 +151,11 @@ class ManyConfig(_Related):
         description="The unique key of the row above that `by` holds. Its primary key if left out.",
         examples=["number", "[tenant, number]"],
     )
-    through: str | None = Field(
+    through: Through | None = Field(
         default=None,
-        description="The table between, where many belong to many. One element of the list for each of its rows.",
-        examples=["public.product_categories"],
+        description="The table between, where many belong to many; or a list of tables, each a step of the way to "
+        "`table` ([chains](views.md#many-to-many-through)). One element of the list for each way to a row.",
+        examples=["public.product_categories", "[{table: public.orders, by: customer_id}]"],
     )
     to: KeyColumns | None = Field(
         default=None,
@@ -191,6 +166,11 @@ class ManyConfig(_Related):
         default=None,
         description="The unique key of `table` that `to` holds. The primary key if left out.",
         examples=["slug"],
+    )
+    between: Columns | None = Field(
+        default=None,
+        description="Columns of the last table between to show in each element, as in `columns`. None if left out.",
+        examples=["[added_at]"],
     )
     columns: Columns | None = Field(
         default=None,
@@ -212,11 +192,12 @@ class ManyConfig(_Related):
         description="Which rows of this table are in the list ([where](where.md)). All if left out.",
         examples=["deleted_at IS NULL"],
     )
-    order_by: Annotated[tuple[str, ...], AfterValidator(_sorted_by)] = Field(
+    order_by: Annotated[tuple[str, ...], AfterValidator(sorted_by)] = Field(
         default=(),
         description="Columns of this table by which the list is in order, each with `desc` behind it for the greatest "
-        "first. Rows that are alike in them, and all if left out, are in the order of their key.",
-        examples=["[line]", "[placed_at desc]"],
+        "first. `between.` before it names one of the last table between. Rows that are alike in them, and all if left "
+        "out, are in the order of their key.",
+        examples=["[line]", "[placed_at desc]", "[between.position]"],
     )
     limit: int | None = Field(
         default=None,
@@ -267,12 +248,7 @@ class ManyConfig(_Related):
     )
 
     @model_validator(mode="after")
-    def _both(self) -> ManyConfig:
-        if (self.through is None) != (self.to is None):
-            has, lacks = ("through", "to") if self.to is None else ("to", "through")
-            raise ValueError(f"has `{has}` without `{lacks}`: many to many takes both")
-        if self.to_references is not None and self.to is None:
-            raise ValueError("has `to_references` without `to`: it says which key `to` holds")
+    def _first_or_some(self) -> ManyConfig:
         if self.first and self.limit is not None:
             raise ValueError("has `first` and `limit`: the first one alone is no list")
         return self
@@ -282,7 +258,9 @@ class ManyConfig(_Related):
         has = [name for name in AGGREGATES if getattr(self, name)]
         if len(has) > 1:
             raise ValueError(f"has `{has[0]}` and `{has[1]}`: give each a name of its own in `many`")
-        for other in ("columns", "computed", "value", "order_by", "limit", "first", "one", "many") if has else ():
+        for other in (
+            ("columns", "computed", "between", "value", "order_by", "limit", "first", "one", "many") if has else ()
+        ):
             if getattr(self, other):
                 raise ValueError(f"has `{has[0]}` and `{other}`: what is one value over all rows shows no row")
         return self

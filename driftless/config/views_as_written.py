@@ -36,8 +36,13 @@ def with_tables(
         return entry
     made = dict(entry)
     for field in fields:
-        if isinstance(name := entry.get(field), str):
-            made[field] = named((*at, field), name)
+        match entry.get(field):
+            case str() as name:
+                made[field] = named((*at, field), name)
+            case list() as steps:
+                made[field] = [
+                    with_tables((*at, field, i), step, named, ("table",), ()) for i, step in enumerate(steps)
+                ]
     for kind in kinds:
         if isinstance(below := entry.get(kind), dict):
             made[kind] = {name: with_tables((*at, kind, name), relation, named) for name, relation in below.items()}
@@ -48,6 +53,11 @@ def clashes(at: Location, entry: Entry) -> Iterator[tuple[Location, str]]:
     """Names that one object of the document would have twice, as far as the file tells."""
     columns = entry.get("columns")
     taken = {str(name): "a column" for name in columns} if isinstance(columns, dict | list) else {}
+    between = entry.get("between")
+    for name in between if isinstance(between, dict | list) else ():
+        if name in taken:
+            yield (*at, "between"), f"{name} is {taken[name]} of this part too: give each a name of its own"
+        taken[str(name)] = "a column of the table between"
     for kind in ("computed", *KINDS):
         below = entry.get(kind)
         for name in below if isinstance(below, dict) else ():

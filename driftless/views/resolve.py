@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from driftless.config.views import ManyConfig, OneConfig, Relation, ViewConfig, direction, relations
+from driftless.config.view_fields import direction
+from driftless.config.views import ManyConfig, OneConfig, Relation, ViewConfig, relations
 from driftless.suggest import did_you_mean
 from driftless.table import Column, Table
 from driftless.types import refusal
@@ -18,6 +19,7 @@ from driftless.where.typed import TypedTerm
 
 _TAKEN = "{} has a column of this name: list `columns`, or call one otherwise"
 Place = tuple[int | str, ...]
+Columns = tuple[str, ...]
 Problem = tuple[Place, str]
 """Where in sync.yaml, and what."""
 
@@ -52,6 +54,19 @@ def resolve(name: str, view: ViewConfig, source: CapturedTables) -> tuple[View |
     used = read_columns(root, view.where, source.keys)
     tables = {name: source.tables[name].part(columns) for name, columns in used.items()}
     return View(name, root, tables, view.where, view.shards), []
+
+
+@dataclass(frozen=True)
+class _Step:
+    """From one table to the next. `named`, `key`: the fields that have `to` and `references`."""
+
+    table: Table | None
+    at: Place
+    by: tuple[str, ...] | None = None
+    to: tuple[str, ...] | None = None
+    references: tuple[str, ...] | None = None
+    key: str = "references"
+    named: str = "to"
 
 
 class _Resolved:
@@ -136,18 +151,10 @@ class _Resolved:
             node = self._aggregate(node, many.aggregate, table, at)
         if isinstance(relation, OneConfig):
             node = replace(node, prefix=relation.prefix)
-            held = self._columns(above, relation.by, (*at, "by"))
-            key = self._key(table, relation.references, at)
-            self._fit(above, held, table, key, (*at, "by"))
-            node = replace(node, above=held, own=key)
-        elif relation.through is None:
-            held = self._columns(table, relation.by, (*at, "by"))
-            key = self._key(above, relation.references, at)
-            self._fit(table, held, above, key, (*at, "by"))
-            node = replace(node, above=key, own=held)
-        elif (between := self._table(relation.through)) is not None:
-            node = self._through(node, relation, above, table, between, at)
-        order_by = () if many is None or node.aggregates else self._order(many, table, at)
+        node = self._way(node, relation, above, table, at)
+        if many is not None and many.between is not None and node.links:
+            node = replace(node, between=self._between(many, node, at))
+        order_by = () if many is None or node.aggregates else self._order(many, table, node, at)
         return replace(node, order=order_by, relations=self._relations(relation, table, node, at))
 
     def _aggregate(self, node: Node, aggregate: tuple[str, str], table: Table, at: Place) -> Node:
@@ -159,14 +166,64 @@ class _Resolved:
             self._say((*at, function), f"this is {term.kind}, which has no order in the log")
         return replace(node, kind=function, of=text)
 
-    def _through(self, node: Node, relation: ManyConfig, above: Table, table: Table, between: Table, at: Place) -> Node:
-        by = self._columns(between, relation.by, (*at, "by"))
-        to = self._columns(between, relation.to or (), (*at, "to"))
-        key = self._key(above, relation.references, at)
-        self._fit(between, by, above, key, (*at, "by"))
-        own = self._key(table, relation.to_references, at, "to_references")
-        self._fit(between, to, table, own, (*at, "to"))
-        return replace(node, above=key, own=own, link=Link(between.full_name, by, to))
+    def _way(self, node: Node, relation: Relation, above: Table, table: Table, at: Place) -> Node:
+        """How the rows below are found: the columns that are equal from one table to the next."""
+        one = isinstance(relation, OneConfig)
+        steps: list[_Step] = []
+        references, of_to = relation.references, relation.to_references
+        if relation.through is None:
+            by, to = (None, relation.by) if one else (relation.by, None)
+            steps.append(_Step(table, at, by, to, references, named="by"))
+        elif isinstance(relation.through, str):
+            steps.append(_Step(self._table(relation.through), at, relation.by, references=references))
+            steps.append(_Step(table, at, to=relation.to, references=of_to, key="to_references"))
+        else:
+            for number, on_way in enumerate(relation.through):
+                place = (*at, "through", number)
+                between = self._table(on_way.table)
+                steps.append(_Step(between, place, on_way.by, on_way.to, on_way.references))
+            if relation.to is not None:
+                steps.append(_Step(table, at, to=relation.to, references=of_to, key="to_references"))
+            else:
+                steps.append(_Step(table, at, relation.by, references=references))
+        pairs, tables = [], list[Table]()
+        for step in steps:
+            if step.table is None:
+                return node
+            pairs.append(self._step(step, step.table, above, alone=one))
+            above = step.table
+            tables.append(above)
+        links = [
+            Link(between.full_name, own, below)
+            for between, (_, own), (below, _) in zip(tables, pairs, pairs[1:], strict=False)
+        ]
+        link, chain = (links[0], tuple(links[1:])) if links else (None, ())
+        return replace(node, above=pairs[0][0], own=pairs[-1][1], link=link, chain=chain)
+
+    def _step(self, step: _Step, table: Table, above: Table, *, alone: bool) -> tuple[Columns, Columns]:
+        """The columns of the row above and those of the step's table. `alone`: where it may lead to one row at most."""
+        if step.to is not None:
+            place = (*step.at, step.named)
+            held, key = self._columns(above, step.to, place), self._key(table, step.references, step.at, step.key)
+            self._fit(above, held, table, key, place)
+            return held, key
+        place = (*step.at, "by")
+        held, key = self._columns(table, step.by or (), place), self._key(above, step.references, step.at, step.key)
+        self._fit(table, held, above, key, place)
+        if alone and held and not any(set(unique) <= set(held) for unique in self._source.unique(table.full_name)):
+            several = "so there can be several: use `many` with `first`"
+            self._say(place, f"({', '.join(held)}) is no unique key of {table.called}, {several}")
+        return key, held
+
+    def _between(self, relation: ManyConfig, node: Node, at: Place) -> dict[str, str]:
+        table = self._source.tables[node.links[-1].table]
+        columns = relation.between or ()
+        found = dict(columns) if isinstance(columns, dict) else {name: name for name in columns}
+        for number, (name, column) in enumerate(found.items()):
+            self._column(table, column, (*at, "between", name if isinstance(columns, dict) else number))
+            if name in node.fields:
+                self._say((*at, "between"), f"{name} is a column of {node.table} too: give each a name of its own")
+        return found
 
     # -- columns ------------------------------------------------------------------------------------------------
 
@@ -223,21 +280,32 @@ class _Resolved:
             elif class_ != equality(right):
                 self._say(at, f"{_called(left)} and {_called(right)}: only columns of one kind can be compared")
 
-    def _order(self, relation: ManyConfig, table: Table, at: Place) -> tuple[Sort, ...]:
+    def _order(self, relation: ManyConfig, table: Table, node: Node, at: Place) -> tuple[Sort, ...]:
         sorts = []
+        last = self._source.tables[node.links[-1].table] if node.links else None
         for number, written in enumerate(relation.order_by):
             place = (*at, "order_by", number)
             name, descending = (written, False) if table.column(written) else direction(written)
-            column = self._column(table, name, place)
+            between = last is not None and name.startswith("between.") and table.column(name) is None
+            holder = last if between and last is not None else table
+            name = name.removeprefix("between.") if between else name
+            column = self._column(holder, name, place)
             if column is not None and order(column) is None:
                 self._say(place, f"{_called(column)}, whose order in Postgres cannot be told from the log")
-            sorts.append(Sort(name, descending))
-        given = {sort.column for sort in sorts}
+            sorts.append(Sort(name, descending, between))
+        sorts += self._by_key(table, sorts, at)
+        if last is not None and node.between:
+            sorts += self._by_key(last, sorts, at, between=True)
+        return tuple(sorts)
+
+    def _by_key(self, table: Table, given: Sequence[Sort], at: Place, *, between: bool = False) -> list[Sort]:
+        """What comes last, so that the order is whole."""
+        names = {sort.column for sort in given if sort.between == between}
         for name in table.key:
             column = table.column(name)
             if column is not None and last_order(column) is None:
                 self._say(at, f"{table.called} is keyed by {_called(column)}, by which no list can be put in order")
-        return (*sorts, *(Sort(name) for name in table.key if name not in given))
+        return [Sort(name, between=between) for name in table.key if name not in names]
 
 
 def _called(column: Column) -> str:

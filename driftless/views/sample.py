@@ -48,13 +48,22 @@ class _OfOne(Compiled):
         found = f"FROM {source} WHERE {self.matched(first, above, holder)}"
         if node.aggregates:
             return f" LEFT JOIN LATERAL (SELECT {self.aggregate(node, alias)} AS d {found}) d{number} ON true"
-        rows = f"SELECT {self.columns(node, alias)} {found}"
-        sort = f" ORDER BY {self.ordered(node, alias)}" if node.order else ""
+        last = f"l{number}_{len(node.links) - 1}"
+        columns = [*node.between.values(), *(sort.column for sort in node.order if sort.between)]
+        between = "".join(f", {last}.{quoted_column(name)} AS {_of_between(name)}" for name in dict.fromkeys(columns))
+        rows = f"SELECT {self.columns(node, alias)}{between} {found}"
+        sort = f" ORDER BY {self.ordered(node, alias, last)}" if node.order else ""
         most = [number for number in (self._most, node.most) if number is not None]
         rows += " LIMIT 1" if node.kind == "one" else f"{sort}{_limit(min(most, default=None))}"
         source, document = self.rows(node, f"({rows}) {alias}", alias, prefix)
-        made = document if node.kind != "many" else f"jsonb_agg({document}{sort})"
-        return f" LEFT JOIN LATERAL (SELECT {made} AS d FROM {source}) d{number} ON true"
+        document = self.with_between(node, document, lambda column: f"{alias}.{_of_between(column)}", prefix)
+        if node.kind == "many":
+            names = (
+                (sort, _of_between(sort.column) if sort.between else quoted_column(sort.column)) for sort in node.order
+            )
+            order = ", ".join(self.sorted(node, sort, f"{alias}.{name}") for sort, name in names)
+            document = f"jsonb_agg({document}{order and f' ORDER BY {order}'})"
+        return f" LEFT JOIN LATERAL (SELECT {document} AS d FROM {source}) d{number} ON true"
 
     def matched(self, join: Join, left: str, right: str) -> str:
         """Text once more under its column's own collation, which is that of its index.
@@ -69,6 +78,11 @@ class _OfOne(Compiled):
         return " AND ".join(conditions)
 
 
+def _of_between(column: str) -> str:
+    """A column of the table between, beside those of the row's own."""
+    return quoted_column(f"between {column}")
+
+
 def _limit(rows: int | None) -> str:
     return "" if rows is None else f" LIMIT {rows}"
 
@@ -80,7 +94,7 @@ def bare(view: View) -> View:
 
 def _bare(node: Node) -> Node:
     relations = tuple(_bare(below) for below in node.relations if not below.aggregates)
-    return replace(node, fields={}, computed={}, order=(), value=False, prefix=None, relations=relations)
+    return replace(node, fields={}, computed={}, between={}, order=(), value=False, prefix=None, relations=relations)
 
 
 def shape(view: View) -> dict[str, Any]:
@@ -93,6 +107,7 @@ def _shape(view: View, node: Node) -> Any:
     made = {name: _kind(view.column(node.table, column)) for name, column in node.fields.items()}
     if node.value:
         return next(iter(made.values()))
+    made |= {name: _kind(view.column(node.links[-1].table, column)) for name, column in node.between.items()}
     for name, text in node.computed.items():
         made[name] = compute(text).typed(view.tables[node.table]).kind
     for below in node.relations:
@@ -122,7 +137,7 @@ def shown(node: Node, document: Any) -> Any:
     """A document as it is declared: its fields in that order, which `jsonb` does not keep, and its lists cut."""
     if node.value:
         return document
-    made = {name: document[name] for name in (*node.fields, *node.computed)}
+    made = {name: document[name] for name in (*node.between, *node.fields, *node.computed)}
     for below in node.relations:
         if below.prefix is not None:
             part = shown(below, {name: document[f"{below.prefix}{name}"] for name in below.members})

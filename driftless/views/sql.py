@@ -7,7 +7,7 @@ hash where a foreign key has no index. `SETTINGS` must hold for the transaction.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 
 from driftless.table import Column, Table, quoted, quoted_column
@@ -150,6 +150,8 @@ class Compiled:
         alias, inner = f"t{number}", f"d{number}"
         source, document = self.rows(node, self.shown(node, alias), alias, prefix)
         source, holder, first = self.linked(node, parent, source, number)
+        last = f"l{number}_{len(node.links) - 1}"
+        document = self.with_between(node, document, lambda column: f"{last}.{quoted_column(column)}", prefix)
         keys = list(self.operands(first, holder, left=False))
         named = ", ".join(f"{key} AS k{i}" for i, key in enumerate(keys))
         pairs = zip(self.operands(first, above, left=True), count(), strict=False)
@@ -160,7 +162,7 @@ class Compiled:
             grouped = ", ".join(map(str, range(1, len(keys) + 1)))
             subquery = f"SELECT {named}, {self.aggregate(node, alias)} AS d FROM {source} GROUP BY {grouped}"
         elif node.most is not None:
-            order = self.ordered(node, alias)
+            order = self.ordered(node, alias, last)
             over = f"row_number() OVER (PARTITION BY {', '.join(keys)} ORDER BY {order})"
             named_in = ", ".join(f"q.k{i}" for i in range(len(keys)))
             shown = "q.d" if node.kind == "first" else "jsonb_agg(q.d ORDER BY q.n)"
@@ -169,7 +171,7 @@ class Compiled:
             subquery = f"SELECT {named_in}, {shown} AS d FROM ({numbered}) q WHERE q.n <= {node.most}{grouped}"
         else:
             grouped = ", ".join(map(str, range(1, len(keys) + 1)))
-            listed = f"jsonb_agg({document} ORDER BY {self.ordered(node, alias)})"
+            listed = f"jsonb_agg({document} ORDER BY {self.ordered(node, alias, last)})"
             subquery = f"SELECT {named}, {listed} AS d FROM {source} GROUP BY {grouped}"
         return f" LEFT JOIN ({subquery}) {inner} ON {on}"
 
@@ -198,20 +200,33 @@ class Compiled:
         return f"(SELECT {self.columns(node, 'w')} FROM {quoted(node.table)} w WHERE {condition}) {alias}"
 
     def linked(self, node: Node, parent: Node, source: str, number: int) -> tuple[str, str, Join]:
-        """The rows with the table between, if there is one; who holds the key of the row above; and by which join."""
-        first, *second = node.joins(parent)
-        if node.link is None:
-            return source, f"t{number}", first
-        on = self.matched(second[0], f"l{number}", f"t{number}")
-        return f"{source} JOIN {quoted(node.link.table)} l{number} ON {on}", f"l{number}", first
+        """The rows with the tables between; what is joined to the row above; and by which join."""
+        first, *others = node.joins(parent)
+        below = f"t{number}"
+        for place, join in reversed([*enumerate(others)]):
+            between = f"l{number}_{place}"
+            source += f" JOIN {quoted(join.left)} {between} ON {self.matched(join, between, below)}"
+            below = between
+        return source, below, first
 
     def matched(self, join: Join, left: str, right: str) -> str:
         """The condition that rows of two tables belong together."""
         pairs = zip(self.operands(join, left, left=True), self.operands(join, right, left=False), strict=True)
         return " AND ".join(f"{a} = {b}" for a, b in pairs)
 
-    def ordered(self, node: Node, alias: str) -> str:
-        return ", ".join(self._sorted(node, sort, alias) for sort in node.order)
+    def with_between(self, node: Node, document: str, value: Callable[[str], str], prefix: str = "") -> str:
+        """The document with what it shows of the last table between. `value`: the place of its column."""
+        if not node.between:
+            return document
+        table = node.links[-1].table
+        columns = [(f"{prefix}{name}", self.view.column(table, column)) for name, column in node.between.items()]
+        return f"{_object([(name, sql_of(column, value(column.name))) for name, column in columns])} || {document}"
+
+    def ordered(self, node: Node, alias: str, between: str) -> str:
+        return ", ".join(
+            self.sorted(node, sort, f"{between if sort.between else alias}.{quoted_column(sort.column)}")
+            for sort in node.order
+        )
 
     def operands(self, join: Join, alias: str, *, left: bool) -> Iterator[str]:
         """The columns of one side of a join, as they are compared."""
@@ -220,9 +235,9 @@ class Compiled:
         for name in names:
             yield f"{alias}.{quoted_column(name)}{_collation(self.view.column(table, name))}"
 
-    def _sorted(self, node: Node, sort: Sort, alias: str) -> str:
-        column = self.view.column(node.table, sort.column)
-        value = f"{alias}.{quoted_column(sort.column)}"
+    def sorted(self, node: Node, sort: Sort, value: str) -> str:
+        """`value`: where the column's value is."""
+        column = self.view.column(node.holder(sort), sort.column)
         if order(column) is None:
             value = f"({sql_of(column, value)} #>> '{{}}') COLLATE \"C\""
         return f"{value}{_collation(column)}{' DESC' if sort.descending else ''}"

@@ -31,19 +31,26 @@ class Join:
 
 @dataclass(frozen=True)
 class Link:
-    """The table between, where many belong to many. `by`: the row above; `to`: the row below."""
+    """A table between. `by`: its columns that equal those of the row above; `to`: those that equal the row below."""
 
     table: str
     by: tuple[str, ...]
     to: tuple[str, ...]
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Link:
+        return cls(data["table"], tuple(data["by"]), tuple(data["to"]))
+
 
 @dataclass(frozen=True)
 class Sort:
-    """Nulls as in Postgres: last, or first where the greatest comes first."""
+    """Nulls as in Postgres: last, or first where the greatest comes first. `between`: a column of the last table
+    between, not of the row's own.
+    """
 
     column: str
     descending: bool = False
+    between: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,8 @@ class Node:
     of AGGREGATES: a value over all rows, `of` what is computed of each. `fields`: name in the document -> column.
 
     `above`, `own`: the columns of the row above and of this table (or, with `link`, of the key that the link holds)
-    that are equal. `order`: of a `many`, and total: the key's columns are the last. `where`: of a relation, which of
+    that are equal; `link` and `chain`: the tables between, from above. `between`: name in the document -> column of the
+    last of them. `order`: of a `many`, and total: the key's columns are the last. `where`: of a relation, which of
     the table's rows it shows. `limit`: of a `many`, how many it shows. `value`: its one field is shown as it is.
     `computed`: name in the document -> what is computed of the row. `prefix`: of a `one` whose members are shown in the
     row above, what stands before their names.
@@ -73,6 +81,13 @@ class Node:
     computed: dict[str, str] = field(default_factory=dict)
     prefix: str | None = None
     of: str = ""
+    chain: tuple[Link, ...] = ()
+    between: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The tables between, from above."""
+        return () if self.link is None else (self.link, *self.chain)
 
     @property
     def missing(self) -> str:
@@ -86,7 +101,7 @@ class Node:
     @property
     def members(self) -> dict[str, str]:
         """The names that it shows of a row, and what stands for each, as JSON, where there is no row."""
-        found = dict.fromkeys((*self.fields, *self.computed), "null")
+        found = dict.fromkeys((*self.between, *self.fields, *self.computed), "null")
         for below in self.relations:
             flat = {f"{below.prefix}{name}": missing for name, missing in below.members.items()}
             found |= {below.name: below.missing} if below.prefix is None else flat
@@ -97,14 +112,18 @@ class Node:
         """How many rows of it are shown where there can be several."""
         return 1 if self.kind == "first" else self.limit
 
+    def holder(self, sort: Sort) -> str:
+        """The table that has the column."""
+        return self.links[-1].table if sort.between else self.table
+
     def joins(self, parent: Node) -> list[Join]:
-        """From the row above down to this one: one step, or two through a table between."""
-        if self.link is None:
-            return [Join(parent.table, self.above, self.table, self.own)]
-        return [
-            Join(parent.table, self.above, self.link.table, self.link.by),
-            Join(self.link.table, self.link.to, self.table, self.own),
-        ]
+        """From the row above down to this one, through all tables between."""
+        table, columns = parent.table, self.above
+        found = []
+        for link in self.links:
+            found.append(Join(table, columns, link.table, link.by))
+            table, columns = link.table, link.to
+        return [*found, Join(table, columns, self.table, self.own)]
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Node:
@@ -115,9 +134,7 @@ class Node:
             dict(data["fields"]),
             tuple(data["above"]),
             tuple(data["own"]),
-            None
-            if data["link"] is None
-            else Link(data["link"]["table"], tuple(data["link"]["by"]), tuple(data["link"]["to"])),
+            None if data["link"] is None else Link.from_json(data["link"]),
             tuple(Sort(**sort) for sort in data["order"]),
             tuple(map(cls.from_json, data["relations"])),
             data.get("where"),
@@ -126,6 +143,8 @@ class Node:
             data.get("computed", {}),
             data.get("prefix"),
             data.get("of", ""),
+            tuple(map(Link.from_json, data.get("chain", ()))),
+            data.get("between", {}),
         )
 
 
@@ -167,7 +186,7 @@ class View:
     @property
     def sorts_text(self) -> bool:
         """Whether a list is in the order of texts, which is that of their bytes."""
-        sorted_by = ((node.table, sort.column) for node, _ in self.nodes() for sort in node.order)
+        sorted_by = ((node.holder(sort), sort.column) for node, _ in self.nodes() for sort in node.order)
         least = [(node.table, node.of) for node, _ in self.nodes() if node.kind in ("min", "max")]
         return any(last_order(self.column(*column)) in ("text", "bpchar") for column in sorted_by) or any(
             compute(text).typed(self.tables[table]).kind == "text" for table, text in least
@@ -197,12 +216,14 @@ class View:
 
 
 _NEWER: dict[str, Any] = {"where": None, "limit": None, "value": False, "computed": {}, "prefix": None, "of": ""}
+_NEWER |= {"chain": (), "between": {}}
 """What older versions did not know of a node, and how it is where it is not used."""
 
 
 def _told(node: dict[str, Any]) -> dict[str, Any]:
     """What is told of a node, and makes its fingerprint: of what older versions did not know only what is used."""
     told = {**node, "relations": [_told(below) for below in node["relations"]]}
+    told["order"] = [{n: v for n, v in sort.items() if n != "between" or v} for sort in node["order"]]
     for name, unused in _NEWER.items():
         if told[name] == unused:
             del told[name]
@@ -215,7 +236,11 @@ def read_columns(root: Node, where: str | None, keys: Mapping[str, tuple[str, ..
     waiting: list[tuple[Node, Node | None]] = [(root, None)]
     while waiting:
         node, parent = waiting.pop()
-        used.setdefault(node.table, set()).update(node.fields.values(), (sort.column for sort in node.order))
+        used.setdefault(node.table, set()).update(node.fields.values())
+        for sort in node.order:
+            used.setdefault(node.holder(sort), set()).add(sort.column)
+        if node.between:
+            used.setdefault(node.links[-1].table, set()).update(node.between.values())
         used[node.table].update(parse(node.where).columns if node.where else ())
         used[node.table].update(*(compute(text).columns for text in (*node.computed.values(), node.of) if text))
         for join in node.joins(parent) if parent else ():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,9 @@ def test_an_example_is_what_it_says(place: int, shop: tuple[psycopg.Connection, 
         connection.execute(f"select key, document::text from ({select(view)}) x".encode()).fetchall()
     )
     for documents in (by_postgres, _by_the_store(view, connection, tmp_path)):
-        found = [parse(documents[key]) for key in sorted(documents, key=int)]
+        found = [
+            parse(documents[key]) for key in sorted(documents, key=lambda key: tuple(map(int, re.findall(r"\d+", key))))
+        ]
         assert same(found, wanted), found
 
 

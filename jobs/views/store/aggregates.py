@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jobs.views.store.layout import Layout, LayoutNode
+from jobs.views.store.layout import Layout, LayoutNode, rows_sql
 
 
 def tables(layout: Layout) -> Iterator[str]:
@@ -61,23 +61,17 @@ def changed(layout: Layout) -> Iterator[str]:
 
 def document_sql(part: LayoutNode) -> str:
     """What stands in the document above for a row `r` of it."""
-    function, lookup, above = part.node.kind, part.hops[-1].lower_column, f"+r.{part.hops[0].upper_column}"
-    if part.node.link is None and function not in ("min", "max"):
+    function, above = part.node.kind, f"+r.{part.hops[0].upper_column}"
+    if not part.node.links and function not in ("min", "max"):
         found = "rows" if function == "count" else f"df_{function}(tally)"
         return f"coalesce((SELECT {found} FROM {_name(part)} WHERE k = {above}), '{part.node.missing}')"
-    rows = f"FROM {part.kept.name} b WHERE b.{lookup} = {above}"
-    if part.node.link is not None:
-        first, last = part.hops[0], part.hops[-1]
-        rows = (
-            f"FROM {first.lower.name} l CROSS JOIN {part.kept.name} b ON b.{lookup} = l.{last.upper_column} "
-            f"WHERE l.{first.lower_column} = {above} AND l.gone IS NULL"
-        )
+    rows = rows_sql(part, part.kept.name)
     rows += " AND b.gone IS NULL"
     if function == "count":
         return f"(SELECT count(*) {rows})"
     if function in ("sum", "avg"):
         return f"coalesce((SELECT df_{function}({_tally(part, '1', f'b.{part.members}')}) {rows}), 'null')"
-    (order, descending), last_column = part.order[0], f"b.{part.members}"
+    (order, descending, _), last_column = part.order[0], f"b.{part.members}"
     ordered = f"b.{order}{' DESC' if descending else ''}, {last_sql(part, last_column)}"
     rows += f" AND b.{order} IS NOT NULL"
     return f"coalesce((SELECT b.{part.members} {rows} ORDER BY {ordered} LIMIT 1), 'null')"
@@ -90,7 +84,7 @@ def last_sql(part: LayoutNode, shown: str) -> str:
 
 def _kept(layout: Layout) -> Iterator[LayoutNode]:
     for part in layout.parts:
-        if part.node.kind in ("count", "sum", "avg") and part.node.link is None:
+        if part.node.kind in ("count", "sum", "avg") and not part.node.links:
             yield part
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jobs.views.store import aggregates
-from jobs.views.store.layout import Layout, LayoutNode, named, ordered
+from jobs.views.store.layout import Layout, LayoutNode, named, ordered, rows_sql
 from jobs.views.store.values import literal
 
 
@@ -41,24 +41,23 @@ def _below(part: LayoutNode, prefix: str) -> str:
         return f"{name} || {aggregates.document_sql(part)}"
     if node.kind == "one":
         return f"{name} || coalesce((SELECT b.d {rows} LIMIT 1), 'null')"
-    order = ", ".join(ordered(part, "b.")) or "b.id"  # of one row at most
+    last = f"l{len(node.links) - 1}"
+    document = f"'{{' || {last}.{part.between} || ',' || substr(b.d, 2)" if part.between else "b.d"
+    order = ", ".join(ordered(part, "b.", f"{last}.")) or "b.id"  # of one row at most
     if node.most is not None:
         # Of these alone the documents are put together, and deleted rows are none of them.
-        first = f"SELECT b.id AS id {rows} AND b.gone IS NULL ORDER BY {order} LIMIT {node.most}"
+        more = f", {last}.id AS link, row_number() OVER (ORDER BY {order}) AS n" if node.links else ""
+        first = f"SELECT b.id AS id{more} {rows} AND b.gone IS NULL ORDER BY {order} LIMIT {node.most}"
         rows = f"FROM ({first}) f CROSS JOIN {part.view} b ON b.id = f.id"
+        if node.links:
+            rows += f" CROSS JOIN {part.hops[-1].upper.name} {last} ON {last}.id = f.link"
+            order = "f.n"
     if node.kind == "first":
-        return f"{name} || coalesce((SELECT b.d {rows}), 'null')"
-    joined = f"SELECT group_concat(d) FROM (SELECT b.d AS d {rows} ORDER BY {order})"
+        return f"{name} || coalesce((SELECT {document} {rows}), 'null')"
+    joined = f"SELECT group_concat(d) FROM (SELECT {document} AS d {rows} ORDER BY {order})"
     return f"{name} || '[' || coalesce(({joined}), '') || ']'"
 
 
 def _rows(part: LayoutNode) -> str:
-    """The rows `b` of a part that belong to a row `r` of the one above."""
-    first, last = part.hops[0], part.hops[-1]
-    # The plus takes the type from an `id`: beside a typed operand no index of an untyped column is used.
-    above = f"+r.{first.upper_column}"
-    if part.node.link is None:
-        return f"FROM {part.view} b WHERE b.{first.lower_column} = {above}"
-    # CROSS JOIN: in this order.
-    source = f"FROM {first.lower.name} l CROSS JOIN {part.view} b ON b.{last.lower_column} = l.{last.upper_column}"
-    return f"{source} WHERE l.{first.lower_column} = {above}"
+    """The rows `b` of a part that belong to a row `r` of the one above, with those between: `l0` and so on."""
+    return rows_sql(part, part.view)

@@ -42,7 +42,7 @@ def statements(layout: Layout) -> Iterator[str]:
             if number < last:
                 between = part.hops[number + 1]
                 yield from _changed(
-                    hop.lower, [hop.lower_column, between.upper_column], hop.lower_column, _up(part, number)
+                    hop.lower, [hop.lower_column, between.upper_column, *hop.shown], hop.lower_column, _up(part, number)
                 )
             yield from _climb(part, number, hop)
     root = layout.root

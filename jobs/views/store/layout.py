@@ -75,7 +75,8 @@ class StoredTable:
 class Hop:
     """A join with what is kept of it: rows of `upper` and `lower` belong together where the two are equal.
 
-    `many_above`: whether any number of rows above can share one below.
+    `many_above`: whether any number of rows above can share one below. `shown`: what else of the lower one, where it
+    lies between, shows in documents.
     """
 
     upper: StoredTable
@@ -83,12 +84,14 @@ class Hop:
     lower: StoredTable
     lower_column: str
     many_above: bool
+    shown: list[str] = field(default_factory=list)
 
 
 @dataclass
 class LayoutNode:
     """A node. `hops`: from the part above down to this one. `members`: the kept column with its finished members.
-    `order`: kept columns, each with whether the greatest comes first.
+    `order`: kept columns, each with whether the greatest comes first, and whether it is of the last table between; of
+    that `between` is the kept column with the finished members that it shows.
 
     `watched`: the kept columns whose change is one to this part, or to how it hangs together with the parts below.
     `of_numbers`: of a part that is one value over all rows, whether it is a number. `prefix`: what stands before the
@@ -101,10 +104,11 @@ class LayoutNode:
     members: str
     above: LayoutNode | None = None
     hops: list[Hop] = field(default_factory=list)
-    order: list[tuple[str, bool]] = field(default_factory=list)
+    order: list[tuple[str, bool, bool]] = field(default_factory=list)
     watched: list[str] = field(default_factory=list)
     of_numbers: bool = False
     prefix: str = ""
+    between: str = ""
     below: list[LayoutNode] = field(default_factory=list)
 
     @property
@@ -117,7 +121,7 @@ class Layout:
 
     def __init__(self, view: View, shard: int = 0) -> None:
         self.view = view
-        between = {node.link.table for node, _ in view.nodes() if node.link is not None}
+        between = {link.table for node, _ in view.nodes() for link in node.links}
         self.tables = {
             name: StoredTable(f"t{number}", _names(table), None if name in between else _number(table))
             for number, (name, table) in enumerate(view.tables.items())
@@ -142,23 +146,27 @@ class Layout:
         if above is not None:
             joins = node.joins(above.node)
             for place, join in enumerate(joins):
-                shared = node.link is not None if place else node.kind == "one"
                 last = place == len(joins) - 1
-                part.hops.append(self._hop(join, many_above=shared, where=node.where if last else None))
+                part.hops.append(self._hop(join, where=node.where if last else None))
             above.watched.append(part.hops[0].upper_column)
             part.watched.append(part.hops[-1].lower_column)
+        if node.between:
+            table = self.tables[node.links[-1].table]
+            texts = {name: table.text(column) for name, column in node.between.items()}
+            part.between = table.keep(_joined(texts, prefix))
+            part.hops[-2].shown.append(part.between)
         for sort in node.order:
-            column = self.view.column(node.table, sort.column)
+            holder, column = self.tables[node.holder(sort)], self.view.column(node.holder(sort), sort.column)
             kind = last_order(column)
             assert kind is not None, "refused by driftless/views/resolve.py"
-            name = kept.keep(order_sql(kind, column, kept.text(sort.column)))
-            if node.link is not None or name != part.hops[-1].lower_column:  # which is the same in the whole list
-                part.order.append((name, sort.descending))
-            part.watched.append(name)
+            name = holder.keep(order_sql(kind, column, holder.text(sort.column)))
+            if node.links or name != part.hops[-1].lower_column:  # which is the same in the whole list
+                part.order.append((name, sort.descending, sort.between))
+            (part.hops[-2].shown if sort.between else part.watched).append(name)
         if node.kind in ("min", "max"):
             self._of_one_value(part)
-        if node.most is not None and node.link is None and (found_by := part.hops[-1].lower_column) != "id":
-            kept.sorted.append(", ".join((found_by, *ordered(part, ""))))
+        if node.most is not None and not node.links and (found_by := part.hops[-1].lower_column) != "id":
+            kept.sorted.append(", ".join((found_by, *ordered(part, "", ""))))
         part.below = [self._part(below, part) for below in node.relations]
         return part
 
@@ -168,9 +176,9 @@ class Layout:
         kind = compute(part.node.of).typed(table).kind
         part.of_numbers = kind in ("int8", "numeric")
         order = kept.keep(functions.order_sql(part.node.of, table, self._texts(table)))
-        part.order = [(order, part.node.kind == "max")]
+        part.order = [(order, part.node.kind == "max", False)]
         part.watched.append(order)
-        if part.node.link is None and (found_by := part.hops[-1].lower_column) != "id":
+        if not part.node.links and (found_by := part.hops[-1].lower_column) != "id":
             kept.sorted.append(f"{found_by}, {order}")
 
     def _members(self, node: Node, prefix: str) -> str:
@@ -198,7 +206,7 @@ class Layout:
             return functions.admitted_sql(where, columns, texts)
         return condition.sql(columns, SqliteWhere(texts))
 
-    def _hop(self, join: Join, *, many_above: bool, where: str | None) -> Hop:
+    def _hop(self, join: Join, *, where: str | None) -> Hop:
         """`where`: which of the rows below may be found; by others nothing is looked up."""
         forms = self.view.forms(join)
         upper, lower = self.tables[join.left], self.tables[join.right]
@@ -210,7 +218,7 @@ class Layout:
             upper.keep(_compared(upper, join.left_columns, forms), lookup=True),
             lower,
             lower.keep(found, lookup=True),
-            many_above,
+            {*join.left_columns} != {*self.view.tables[join.left].key},
         )
 
 
@@ -257,14 +265,28 @@ def _compared(kept: StoredTable, columns: Sequence[str], forms: Sequence[str]) -
     return " || ".join([*(f"length({value}) || ':' || {value}" for value in values[:-1]), values[-1]])
 
 
-def ordered(part: LayoutNode, alias: str) -> Iterator[str]:
+def ordered(part: LayoutNode, alias: str, between: str) -> Iterator[str]:
     """What a list is put in order by. Of its first rows alone so that an index has that order: SQLite takes none for
     nulls that are the greatest.
     """
-    for name, descending in part.order:
-        column, direction = f"{alias}{name}", " DESC" if descending else ""
+    for name, descending, of_between in part.order:
+        column, direction = f"{between if of_between else alias}{name}", " DESC" if descending else ""
         if part.node.most is None:
             yield f"{column}{direction} NULLS {'FIRST' if descending else 'LAST'}"
         else:
             yield f"({column} IS NULL){direction}"
             yield f"{column}{direction}"
+
+
+def rows_sql(part: LayoutNode, source: str) -> str:
+    """The rows `b` of a part's table that belong to a row `r` of the one above, with those between: `l0` and so on."""
+    # The plus takes the type from an `id`: beside a typed operand no index of an untyped column is used.
+    first, above = part.hops[0], f"+r.{part.hops[0].upper_column}"
+    aliases = [*(f"l{number}" for number in range(len(part.hops) - 1)), "b"]
+    names = [*(hop.lower.name for hop in part.hops[:-1]), source]
+    found = f"FROM {names[0]} {aliases[0]}"
+    for number, hop in enumerate(part.hops[1:], 1):
+        # CROSS JOIN: in this order.
+        on = f"{aliases[number]}.{hop.lower_column} = {aliases[number - 1]}.{hop.upper_column}"
+        found += f" CROSS JOIN {names[number]} {aliases[number]} ON {on}"
+    return f"{found} WHERE {aliases[0]}.{first.lower_column} = {above}"

@@ -15,7 +15,8 @@ from stack import Stack
 from tests.chain.conftest import MakePipeline, in_step, running
 from tests.chain.history.test_history import gap
 from tests.chain.support.broken import copy_tree, ends
-from tests.chain.views.test_views import DECLARED, ORDER, orders_and_customers
+from tests.chain.support.orders_view import DECLARED, ORDER
+from tests.chain.views.test_views import orders_and_customers
 from tests.support.compare import OpenSearch, View
 from tests.support.machine import Job, until
 from tests.support.pipeline import Pipeline

@@ -12,8 +12,9 @@ import pytest
 
 from tests.chain.conftest import MakePipeline, running
 from tests.chain.support.corrupt import InCache, InSearch, InTopic
+from tests.chain.support.orders_view import ORDERS
 from tests.chain.verify.test_verify import found, verify
-from tests.chain.views.test_views import CACHE, ORDERS, SEARCH, Writers, make_orders, rows_file
+from tests.chain.views.test_views import CACHE, SEARCH, Writers, make_orders, rows_file
 from tests.support.compare import OpenSearch, Redis
 from tests.support.pipeline import Pipeline
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cli.proposal.spelling import key, shown, slug, value
 from connectors.postgres.init import looks_secret
-from driftless.config.yaml import YamlFile
+from driftless.config_file.yaml import YamlFile
 
 identifiers = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=12)
 

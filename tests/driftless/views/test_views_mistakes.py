@@ -9,7 +9,11 @@ import pytest
 
 from driftless.views.resolve import CapturedTables, resolve
 from tests.driftless.config.test_config import load_text, problems
+from tests.driftless.views import computed_mistakes
 from tests.driftless.views.views_mistakes import BY_THE_TABLES, IN_THE_FILE, RIGHT, TABLES, UNIQUE
+
+_FILE = [*IN_THE_FILE, *computed_mistakes.IN_THE_FILE]
+_TABLES = [*BY_THE_TABLES, *computed_mistakes.BY_THE_TABLES]
 
 
 @pytest.fixture
@@ -30,13 +34,13 @@ def test_without_a_mistake_it_is_taken(told: Callable[[str], list[str]]) -> None
     assert told(RIGHT) == []
 
 
-@pytest.mark.parametrize(("old", "new", "said"), [m[1:] for m in IN_THE_FILE], ids=[m[0] for m in IN_THE_FILE])
+@pytest.mark.parametrize(("old", "new", "said"), [m[1:] for m in _FILE], ids=[m[0] for m in _FILE])
 def test_a_mistake_in_the_file(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert old in RIGHT
     assert problems(tmp_path, RIGHT.replace(old, new, 1)) == [f"sync.yaml:{line}" for line in said.splitlines()]
 
 
-@pytest.mark.parametrize(("old", "new", "said"), [m[1:] for m in BY_THE_TABLES], ids=[m[0] for m in BY_THE_TABLES])
+@pytest.mark.parametrize(("old", "new", "said"), [m[1:] for m in _TABLES], ids=[m[0] for m in _TABLES])
 def test_a_mistake_that_only_the_tables_tell(told: Callable[[str], list[str]], old: str, new: str, said: str) -> None:
     assert old in RIGHT
     assert told(RIGHT.replace(old, new, 1)) == said.splitlines()

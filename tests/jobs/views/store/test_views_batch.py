@@ -18,7 +18,8 @@ from jobs.views.store.sqlite import SqliteRows
 from tests.conftest import fresh_database
 from tests.jobs.views.store.test_views_property import resolved
 from tests.jobs.views.store.views_batch import SETTINGS, rows_of, select
-from tests.jobs.views.store.views_cases import VALUES, Maker, Row, Spec
+from tests.jobs.views.store.views_cases import VALUES, Row, Spec
+from tests.jobs.views.store.views_maker import Maker
 from tests.support.compare import parse, same
 from tests.support.seeds import seeds
 

@@ -28,7 +28,8 @@ from driftless.views.sql import select
 from driftless.views.tree import View
 from jobs.views.store.sqlite import SqliteRows
 from tests.conftest import fresh_database
-from tests.jobs.views.store.views_cases import Case, Maker
+from tests.jobs.views.store.views_cases import Case
+from tests.jobs.views.store.views_maker import Maker
 from tests.jobs.views.store.views_reader import Reader, as_rows
 from tests.jobs.views.store.views_source import SLOT, Source
 from tests.support.compare import parse, same

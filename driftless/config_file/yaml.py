@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
-from driftless.config import mend as yamlmend
+from driftless.config_file import mend as yamlmend
 from driftless.errors import CORRECT_THE_FILE, ConfigError
 from driftless.suggest import nearest
 

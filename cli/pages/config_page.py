@@ -138,13 +138,26 @@ def _views() -> Iterator[str]:
     yield "      store:\n        table: public.stores\n        through: [{table: public.staff, to: staff_id}]"
     yield "        to: store_number\n        to_references: number"
     yield "    many:\n      lines:"
-    elsewhere = ("references", "through", "to", "to_references", "value", "first", "between", *AGGREGATES)
+    elsewhere = (
+        "references",
+        "through",
+        "to",
+        "to_references",
+        "value",
+        "first",
+        "between",
+        "ids",
+        "ancestors",
+        *AGGREGATES,
+    )
     yield from _lines(ManyConfig, "        ", leave_out=elsewhere)
     yield "      tags:\n        table: public.tags\n        by: order_id\n        references: id"
     yield "        through: public.order_tags\n        to: tag_slug\n        to_references: slug"
     yield "        between: [added_at]"
     yield "      last:\n        table: public.order_lines\n        by: order_id\n        order_by: [line desc]"
     yield "        first: true\n      names:\n        table: public.tags\n        by: order_id\n        value: name"
+    yield "      marks: {table: public.tags, ids: tag_ids, value: name}"
+    yield "      path: {table: public.regions, by: region_id, ancestors: parent_id, value: name}"
     for name in AGGREGATES:
         told = f"table: public.order_lines, by: order_id, {name}: {_example(ManyConfig, name)}"
         yield f"      {name}_of_lines: {{{told}}}"

@@ -37,6 +37,13 @@ AGGREGATES = ("count", "sum", "min", "max", "avg")
 _COMPUTED = "What is computed of a row, by its name in the document: an expression over columns ([computed](where.md))."
 
 
+def _without(relation: Model, field: str, others: tuple[str, ...]) -> None:
+    """Raise ValueError where the relation has one of the other fields too."""
+    for other in others:
+        if getattr(relation, other, None):
+            raise ValueError(f"has `{field}` and `{other}`: they do not go together")
+
+
 class _Related(_Shown):
     """What relations have in common."""
 
@@ -51,7 +58,11 @@ class _Related(_Shown):
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         by, through, to = (getattr(self, name) for name in ("by", "through", "to"))
-        if through is None or isinstance(through, str):
+        if getattr(self, "ids", None) is not None:
+            _without(self, "ids", ("by", "through", "to", "ancestors", "order_by", "first", *AGGREGATES))
+        elif getattr(self, "ancestors", None) is not None and by is not None:
+            _without(self, "ancestors", ("through", "to", "where", "order_by", "limit", "first", *AGGREGATES))
+        elif through is None or isinstance(through, str):
             if by is None:
                 raise ValueError(f"`by` is missing, such as `by: {type(self).model_fields['by'].examples[0]}`")  # type: ignore[index]
             if (through is None) != (to is None):
@@ -166,6 +177,18 @@ class ManyConfig(_Related):
         default=None,
         description="The unique key of `table` that `to` holds. The primary key if left out.",
         examples=["slug"],
+    )
+    ids: str | None = Field(
+        default=None,
+        description="In place of `by`: the column of the row above that is an array of keys of this table. The list is "
+        "in the order of the array.",
+        examples=["tag_ids"],
+    )
+    ancestors: KeyColumns | None = Field(
+        default=None,
+        description="The columns of this table that hold its own key, as that of a parent. `by` is then of the row "
+        "above, and the list has all rows from the topmost one down to that whose key `by` holds.",
+        examples=["parent_id"],
     )
     between: Columns | None = Field(
         default=None,

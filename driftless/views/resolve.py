@@ -14,7 +14,7 @@ from driftless.types import refusal
 from driftless.views.compare import equality, last_order, order
 from driftless.views.tree import Link, Node, Sort, View, read_columns
 from driftless.where.clause import compute
-from driftless.where.literals import ORDERED
+from driftless.where.literals import ORDERED, kind_of
 from driftless.where.typed import TypedTerm
 
 _TAKEN = "{} has a column of this name: list `columns`, or call one otherwise"
@@ -154,7 +154,11 @@ class _Resolved:
         node = self._way(node, relation, above, table, at)
         if many is not None and many.between is not None and node.links:
             node = replace(node, between=self._between(many, node, at))
-        order_by = () if many is None or node.aggregates else self._order(many, table, node, at)
+        order_by = (
+            ()
+            if many is None or node.aggregates or node.elements or node.parent
+            else self._order(many, table, node, at)
+        )
         return replace(node, order=order_by, relations=self._relations(relation, table, node, at))
 
     def _aggregate(self, node: Node, aggregate: tuple[str, str], table: Table, at: Place) -> Node:
@@ -171,6 +175,10 @@ class _Resolved:
         one = isinstance(relation, OneConfig)
         steps: list[_Step] = []
         references, of_to = relation.references, relation.to_references
+        if isinstance(relation, ManyConfig) and relation.ids is not None:
+            return self._elements(node, relation.ids, relation, above, table, at)
+        if isinstance(relation, ManyConfig) and relation.ancestors is not None:
+            return self._ancestors(node, relation.ancestors, relation, above, table, at)
         if relation.through is None:
             by, to = (None, relation.by) if one else (relation.by, None)
             steps.append(_Step(table, at, by, to, references, named="by"))
@@ -199,6 +207,33 @@ class _Resolved:
         ]
         link, chain = (links[0], tuple(links[1:])) if links else (None, ())
         return replace(node, above=pairs[0][0], own=pairs[-1][1], link=link, chain=chain)
+
+    def _elements(self, node: Node, ids: str, relation: Relation, above: Table, table: Table, at: Place) -> Node:
+        place, key = (*at, "ids"), self._key(table, relation.references, at)
+        column = self._column(above, ids, place)
+        if column is None or not key:
+            return node
+        if not column.array:
+            self._say(place, f"{_called(column)}, and the list is that of an array's elements: write `by`")
+        elif not above.schema:
+            self._say(place, "a stream's documents have no arrays that can be followed")
+        elif kind_of(replace(column, array=False)) not in ("int8", "text", "uuid"):
+            self._say(place, f"{_called(column)}, whose elements cannot be told from their texts in the log")
+        else:
+            alone = replace(above, columns=(replace(column, array=False, domains=False),))
+            self._fit(alone, (ids,), table, key, place)
+            if len(key) == 1 and (of := table.column(key[0])) and kind_of(of) == "numeric":
+                self._say(place, f"{_called(column)} and {_called(of)}: only columns of one kind can be compared")
+        return replace(node, above=(ids,), own=key, elements=True)
+
+    def _ancestors(
+        self, node: Node, parent: Columns, relation: Relation, above: Table, table: Table, at: Place
+    ) -> Node:
+        held, key = self._columns(above, relation.by or (), (*at, "by")), self._key(table, relation.references, at)
+        own = self._columns(table, parent, (*at, "ancestors"))
+        self._fit(above, held, table, key, (*at, "by"))
+        self._fit(table, own, table, key, (*at, "ancestors"))
+        return replace(node, above=held, own=key, parent=own)
 
     def _step(self, step: _Step, table: Table, above: Table, *, alone: bool) -> tuple[Columns, Columns]:
         """The columns of the row above and those of the step's table. `alone`: where it may lead to one row at most."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from driftless.table import Column, quoted, quoted_column
-from driftless.views.sql import Compiled
+from driftless.views.sql import Compiled, collation
 from driftless.views.tree import Join, Node, View
 from driftless.where.clause import compute, parse
 from driftless.where.postgres import where_sql
@@ -44,6 +44,8 @@ class _OfOne(Compiled):
     def joined(self, node: Node, parent: Node, above: str, number: int, prefix: str) -> str:
         """Rows are cut before anything is looked up for them. They are few, so each looks for its own."""
         alias = f"t{number}"
+        if node.elements or node.parent:
+            return self._in_place(node, parent, above, number, prefix)
         source, holder, first = self.linked(node, parent, self.shown(node, alias), number)
         found = f"FROM {source} WHERE {self.matched(first, above, holder)}"
         if node.aggregates:
@@ -64,6 +66,25 @@ class _OfOne(Compiled):
             order = ", ".join(self.sorted(node, sort, f"{alias}.{name}") for sort, name in names)
             document = f"jsonb_agg({document}{order and f' ORDER BY {order}'})"
         return f" LEFT JOIN LATERAL (SELECT {document} AS d FROM {source}) d{number} ON true"
+
+    def _in_place(self, node: Node, parent: Node, above: str, number: int, prefix: str) -> str:
+        """Of a list that has an order of its own."""
+        alias, (join,) = f"t{number}", node.joins(parent)
+        if node.elements:
+            places = f"unnest({above}.{quoted_column(node.above[0])}) WITH ORDINALITY AS e (k, n)"
+            (own,) = self.operands(join, alias, left=False)
+            matched = f"{own} = e.k{collation(self.element(join))}"
+        else:
+            path, matched = self.path(node, f" WHERE {self.matched(join, above, 's')}", alias, "e")
+            places = f"({path}) e"
+        most = [number for number in (self._most, node.most) if number is not None]
+        ordered = f"ORDER BY e.n{_limit(min(most, default=None))}"
+        rows = f"SELECT {self.columns(node, alias)}, e.n AS {_of_between('n')} FROM {self.shown(node, alias)}"
+        source, document = self.rows(
+            node, f"({rows} JOIN LATERAL {places} ON {matched} {ordered}) {alias}", alias, prefix
+        )
+        made = f"jsonb_agg({document} ORDER BY {alias}.{_of_between('n')})"
+        return f" LEFT JOIN LATERAL (SELECT {made} AS d FROM {source}) d{number} ON true"
 
     def matched(self, join: Join, left: str, right: str) -> str:
         """Text once more under its column's own collation, which is that of its index.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import count
 
 from driftless.table import Column, Table, quoted, quoted_column
@@ -149,6 +150,8 @@ class Compiled:
         """
         alias, inner = f"t{number}", f"d{number}"
         source, document = self.rows(node, self.shown(node, alias), alias, prefix)
+        if node.elements or node.parent:
+            return self._listed(node, parent, above, number, source, document)
         source, holder, first = self.linked(node, parent, source, number)
         last = f"l{number}_{len(node.links) - 1}"
         document = self.with_between(node, document, lambda column: f"{last}.{quoted_column(column)}", prefix)
@@ -174,6 +177,64 @@ class Compiled:
             listed = f"jsonb_agg({document} ORDER BY {self.ordered(node, alias, last)})"
             subquery = f"SELECT {named}, {listed} AS d FROM {source} GROUP BY {grouped}"
         return f" LEFT JOIN ({subquery}) {inner} ON {on}"
+
+    def _listed(self, node: Node, parent: Node, above: str, number: int, source: str, document: str) -> str:
+        """The same of a list that has an order of its own: that of an array's elements, or of a path."""
+        alias, inner, (join,) = f"t{number}", f"d{number}", node.joins(parent)
+        if node.elements:
+            table, keys = parent.table, self.view.tables[parent.table].key
+            array = f"unnest(a.{quoted_column(node.above[0])}) WITH ORDINALITY AS e (k, n)"
+            named = ", ".join(f"a.{quoted_column(key)} AS k{i}" for i, key in enumerate(keys))
+            places = f"SELECT {named}, e.k, e.n FROM {quoted(table)} a CROSS JOIN LATERAL {array}"
+            matched = f"{next(self.operands(join, alias, left=False))} = e{number}.k{collation(self.element(join))}"
+            on = self._same_key(table, keys, above, inner)
+        else:
+            places, matched = self.path(node, "", alias, f"e{number}")
+            keys = node.own
+            pairs = zip(self.operands(join, above, left=True), count(), strict=False)
+            on = " AND ".join(f"{operand} = {inner}.k{i}" for operand, i in pairs)
+        grouped = ", ".join(f"e{number}.k{i}" for i in range(len(keys)))
+        most = "" if node.limit is None else f" WHERE n <= {node.limit}"
+        over = f"row_number() OVER (PARTITION BY {grouped} ORDER BY e{number}.n)"
+        rows = f"SELECT {grouped}, {document} AS d, {over} AS n FROM {source} JOIN ({places}) e{number} ON {matched}"
+        names = ", ".join(f"k{i}" for i in range(len(keys)))
+        subquery = f"SELECT {names}, jsonb_agg(d ORDER BY n) AS d FROM ({rows}) q{most} GROUP BY {names}"
+        return f" LEFT JOIN ({subquery}) {inner} ON {on}"
+
+    def element(self, join: Join) -> Column:
+        """An element of the array that the row above has, as a column."""
+        return replace(self.view.column(join.left, join.left_columns[0]), array=False)
+
+    def path(self, node: Node, start: str, alias: str, places: str) -> tuple[str, str]:
+        """Of each row of a table (k0 and so on) the keys of all above it (c0 and so on), with n, which is least for the
+        topmost; and the condition that a row is one of them. `start`: which rows. A circle ends where it begins.
+        """
+        table, own, parent = quoted(node.table), node.own, node.parent
+
+        def columns(names: tuple[str, ...], of: str, called: str = "") -> str:
+            written = (f"{of}.{quoted_column(n)}{collation(self.view.column(node.table, n))}" for n in names)
+            return ", ".join(f"{sql} AS {called}{i}" if called else sql for i, sql in enumerate(written))
+
+        up = ", ".join(f"up.p{i}" for i in range(len(own)))
+        ks = ", ".join(f"up.k{i}" for i in range(len(own)))
+        first = (
+            f"SELECT {columns(own, 's', 'k')}, {columns(own, 's', 'c')}, {columns(parent, 's', 'p')}, 0 AS n, "
+            f"ARRAY[ROW({columns(own, 's')})::text] AS seen FROM {table} s{start}"
+        )
+        more = (
+            f"SELECT {ks}, {columns(own, 'o')}, {columns(parent, 'o')}, up.n - 1, "
+            f"up.seen || ROW({columns(own, 'o')})::text FROM up JOIN {table} o ON ({columns(own, 'o')}) = ({up}) "
+            f"WHERE NOT ROW({columns(own, 'o')})::text = ANY (up.seen)"
+        )
+        matched = " AND ".join(
+            f"{alias}.{quoted_column(n)}{collation(self.view.column(node.table, n))} = {places}.c{i}"
+            for i, n in enumerate(own)
+        )
+        return f"WITH RECURSIVE up AS ({first} UNION ALL {more}) SELECT * FROM up", matched
+
+    def _same_key(self, table: str, keys: tuple[str, ...], above: str, inner: str) -> str:
+        pairs = ((quoted_column(key), collation(self.view.column(table, key))) for key in keys)
+        return " AND ".join(f"{above}.{name}{collation} = {inner}.k{i}" for i, (name, collation) in enumerate(pairs))
 
     def aggregate(self, node: Node, alias: str) -> str:
         """The value over all rows of a node that is one."""
@@ -233,14 +294,14 @@ class Compiled:
         names = join.left_columns if left else join.right_columns
         table = join.left if left else join.right
         for name in names:
-            yield f"{alias}.{quoted_column(name)}{_collation(self.view.column(table, name))}"
+            yield f"{alias}.{quoted_column(name)}{collation(self.view.column(table, name))}"
 
     def sorted(self, node: Node, sort: Sort, value: str) -> str:
         """`value`: where the column's value is."""
         column = self.view.column(node.holder(sort), sort.column)
         if order(column) is None:
             value = f"({sql_of(column, value)} #>> '{{}}') COLLATE \"C\""
-        return f"{value}{_collation(column)}{' DESC' if sort.descending else ''}"
+        return f"{value}{collation(column)}{' DESC' if sort.descending else ''}"
 
 
 def _holds_json(column: Column) -> bool:
@@ -253,6 +314,6 @@ def _object(members: list[tuple[str, str]]) -> str:
     return " || ".join(f"jsonb_build_object({part})" for part in made) or "'{}'::jsonb"
 
 
-def _collation(column: Column) -> str:
+def collation(column: Column) -> str:
     """Text is compared by its bytes, as in the log, whatever the column's own collation says."""
     return ' COLLATE "C"' if column.type in ("text", "varchar", "bpchar") and not column.array else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -60,10 +60,11 @@ class Node:
 
     `above`, `own`: the columns of the row above and of this table (or, with `link`, of the key that the link holds)
     that are equal; `link` and `chain`: the tables between, from above. `between`: name in the document -> column of the
-    last of them. `order`: of a `many`, and total: the key's columns are the last. `where`: of a relation, which of
-    the table's rows it shows. `limit`: of a `many`, how many it shows. `value`: its one field is shown as it is.
-    `computed`: name in the document -> what is computed of the row. `prefix`: of a `one` whose members are shown in the
-    row above, what stands before their names.
+    last of them. `elements`: `above` is an array whose elements are compared. `parent`: the columns of this table that
+    hold its own key, of a list of all rows from the topmost one down. `order`: of a `many`, and total: the key's
+    columns are the last. `where`: of a relation, which of the table's rows it shows. `limit`: of a `many`, how many it
+    shows. `value`: its one field is shown as it is. `computed`: name in the document -> what is computed of the row.
+    `prefix`: of a `one` whose members are shown in the row above, what stands before their names.
     """
 
     name: str
@@ -83,6 +84,8 @@ class Node:
     of: str = ""
     chain: tuple[Link, ...] = ()
     between: dict[str, str] = field(default_factory=dict)
+    elements: bool = False
+    parent: tuple[str, ...] = ()
 
     @property
     def links(self) -> tuple[Link, ...]:
@@ -145,6 +148,8 @@ class Node:
             data.get("of", ""),
             tuple(map(Link.from_json, data.get("chain", ()))),
             data.get("between", {}),
+            data.get("elements", False),
+            tuple(data.get("parent", ())),
         )
 
 
@@ -179,9 +184,10 @@ class View:
         return found
 
     def forms(self, join: Join) -> tuple[str, ...]:
-        """By what each pair of columns is compared."""
+        """By what each pair of columns is compared, or the elements of an array with a column."""
         pairs = zip(join.left_columns, join.right_columns, strict=True)
-        return tuple(form(self.column(join.left, a), self.column(join.right, b)) for a, b in pairs)
+        columns = ((replace(self.column(join.left, a), array=False), self.column(join.right, b)) for a, b in pairs)
+        return tuple(form(left, right) for left, right in columns)
 
     @property
     def sorts_text(self) -> bool:
@@ -216,7 +222,7 @@ class View:
 
 
 _NEWER: dict[str, Any] = {"where": None, "limit": None, "value": False, "computed": {}, "prefix": None, "of": ""}
-_NEWER |= {"chain": (), "between": {}}
+_NEWER |= {"chain": (), "between": {}, "elements": False, "parent": ()}
 """What older versions did not know of a node, and how it is where it is not used."""
 
 
@@ -241,6 +247,7 @@ def read_columns(root: Node, where: str | None, keys: Mapping[str, tuple[str, ..
             used.setdefault(node.holder(sort), set()).add(sort.column)
         if node.between:
             used.setdefault(node.links[-1].table, set()).update(node.between.values())
+        used[node.table].update(node.parent)
         used[node.table].update(parse(node.where).columns if node.where else ())
         used[node.table].update(*(compute(text).columns for text in (*node.computed.values(), node.of) if text))
         for join in node.joins(parent) if parent else ():

@@ -35,7 +35,10 @@ EXAMPLES = [
 
 TABLES = [
     f"public.{table}"
-    for table in ("customers", "orders", "order_lines", "products", "categories", "product_categories", "comments")
+    for table in (
+        *("customers", "orders", "order_lines", "products", "categories", "product_categories", "comments"),
+        *("pages", "sections"),
+    )
 ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from jobs.views.store import aggregates
 from jobs.views.store.layout import Layout, LayoutNode, named, ordered, rows_sql
-from jobs.views.store.values import literal
+from jobs.views.values.sqlite_values import literal
 
 
 def views(layout: Layout) -> Iterator[str]:
@@ -41,6 +41,8 @@ def _below(part: LayoutNode, prefix: str) -> str:
         return f"{name} || {aggregates.document_sql(part)}"
     if node.kind == "one":
         return f"{name} || coalesce((SELECT b.d {rows} LIMIT 1), 'null')"
+    if node.elements or node.parent:
+        return f"{name} || '[' || coalesce((SELECT group_concat(d) FROM ({_in_place(part)})), '') || ']'"
     last = f"l{len(node.links) - 1}"
     document = f"'{{' || {last}.{part.between} || ',' || substr(b.d, 2)" if part.between else "b.d"
     order = ", ".join(ordered(part, "b.", f"{last}.")) or "b.id"  # of one row at most
@@ -56,6 +58,26 @@ def _below(part: LayoutNode, prefix: str) -> str:
         return f"{name} || coalesce((SELECT {document} {rows}), 'null')"
     joined = f"SELECT group_concat(d) FROM (SELECT {document} AS d {rows} ORDER BY {order})"
     return f"{name} || '[' || coalesce(({joined}), '') || ']'"
+
+
+def _in_place(part: LayoutNode) -> str:
+    """The documents `d` of a list that has an order of its own, in that order."""
+    if part.node.elements:
+        most = "" if part.node.limit is None else f" LIMIT {part.node.limit}"
+        return f"SELECT b.d AS d {_rows(part)} AND b.gone IS NULL ORDER BY l0.place{most}"
+    # Of a circle each row once. The plus: see `rows_sql`.
+    hop, kept = part.hops[0], part.kept.name
+    first = (
+        f"SELECT id, {part.parent}, 0, ',' || id || ',' FROM {kept} WHERE {hop.lower_column} = +r.{hop.upper_column}"
+    )
+    more = (
+        f"SELECT c.id, c.{part.parent}, up.n - 1, up.seen || c.id || ',' FROM up CROSS JOIN {kept} c "
+        f"ON c.{hop.lower_column} = +up.parent WHERE c.gone IS NULL AND NOT instr(up.seen, ',' || c.id || ',')"
+    )
+    path = (
+        f"WITH RECURSIVE up (id, parent, n, seen) AS ({first} AND gone IS NULL UNION ALL {more}) SELECT id, n FROM up"
+    )
+    return f"SELECT b.d AS d FROM ({path}) up CROSS JOIN {part.view} b ON b.id = up.id ORDER BY up.n"
 
 
 def _rows(part: LayoutNode) -> str:

@@ -37,9 +37,11 @@ def statements(layout: Layout) -> Iterator[str]:
     for part in reversed(layout.parts[1:]):
         last = len(part.hops) - 1
         yield from _changed(part.kept, part.watched, part.hops[last].lower_column, _up(part, last))
+        if part.parent:
+            yield _down(part, _up(part, last))
         for number in range(last, -1, -1):
             hop = part.hops[number]
-            if number < last:
+            if number < last and not hop.lower.derived:
                 between = part.hops[number + 1]
                 yield from _changed(
                     hop.lower, [hop.lower_column, between.upper_column, *hop.shown], hop.lower_column, _up(part, number)
@@ -76,6 +78,16 @@ def _changed(kept: StoredTable, watched: list[str], lookup: str, into: str) -> I
         yield f"INSERT OR IGNORE INTO {into} SELECT {side}.{lookup}, 1 {joined} AND {side}.{lookup} IS NOT NULL"
 
 
+def _down(part: LayoutNode, here: str) -> str:
+    """A changed row is in the path of all that are below it, also of those whose way to it was another before."""
+    kept, own = part.kept.name, part.hops[-1].lower_column
+    below = f"SELECT c.{own} FROM down d CROSS JOIN {kept} c ON c.{part.parent} = d.k WHERE c.gone IS NULL"
+    return (
+        f"INSERT OR IGNORE INTO {here} WITH RECURSIVE down (k) AS (SELECT k FROM {here} UNION {below} "
+        f"AND c.{own} IS NOT NULL) SELECT k, 1 FROM down"
+    )
+
+
 def _climb(part: LayoutNode, number: int, hop: Hop) -> Iterator[str]:
     """From the rows below a hop to those above it."""
     here = _up(part, number)
@@ -84,7 +96,8 @@ def _climb(part: LayoutNode, number: int, hop: Hop) -> Iterator[str]:
             f"SELECT count(*) FROM (SELECT 1 FROM {hop.upper.name} u WHERE u.{hop.upper_column} = k LIMIT {HOT + 1})"
         )
         yield f"UPDATE {here} SET fan = fan * ({counted})"
-    rows = f"FROM {here} h CROSS JOIN {hop.upper.name} u ON u.{hop.upper_column} = h.k WHERE u.gone IS NULL"
+    there = "" if hop.upper.derived else " AND u.gone IS NULL"
+    rows = f"FROM {here} h CROSS JOIN {hop.upper.name} u ON u.{hop.upper_column} = h.k WHERE true{there}"
     above = part.above
     assert above is not None
     if number:

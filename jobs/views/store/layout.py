@@ -16,8 +16,8 @@ from driftless.views.compare import form, last_order
 from driftless.views.shard import split_tables
 from driftless.views.tree import Join, Node, View
 from driftless.where.clause import compute, parse
-from jobs.views.store import functions
-from jobs.views.store.values import SqliteWhere, equal_sql, literal, order_sql
+from jobs.views.values import functions
+from jobs.views.values.sqlite_values import SqliteWhere, equal_sql, literal, order_sql
 
 _CHAIN = 50
 _FIRST = 4
@@ -30,13 +30,15 @@ class StoredTable:
     `sorted`: the columns of further indexes, by which the first rows of a list are found without the others.
 
     `number`: the one column of the key where it is a whole number: then it is the row's `id` here. `root_key`: the text
-    of the key of the one root that a row belongs to, where the view is split and this table with it.
+    of the key of the one root that a row belongs to, where the view is split and this table with it. `derived`: it is
+    made of another table's rows here, and none of the log's.
     """
 
     name: str
     reads: tuple[str, ...]
     number: str | None = None
     root_key: str | None = None
+    derived: bool = False
     columns: dict[str, str] = field(default_factory=dict)
     indexed: list[str] = field(default_factory=list)
     sorted: list[str] = field(default_factory=list)
@@ -91,7 +93,9 @@ class Hop:
 class LayoutNode:
     """A node. `hops`: from the part above down to this one. `members`: the kept column with its finished members.
     `order`: kept columns, each with whether the greatest comes first, and whether it is of the last table between; of
-    that `between` is the kept column with the finished members that it shows.
+    that `between` is the kept column with the finished members that it shows. `array`: the kept column of the row above
+    whose elements are looked up, from which the last hop is then. `parent`: of a path, the kept column by which the row
+    above is found in the same table.
 
     `watched`: the kept columns whose change is one to this part, or to how it hangs together with the parts below.
     `of_numbers`: of a part that is one value over all rows, whether it is a number. `prefix`: what stands before the
@@ -109,6 +113,8 @@ class LayoutNode:
     of_numbers: bool = False
     prefix: str = ""
     between: str = ""
+    array: str = ""
+    parent: str = ""
     below: list[LayoutNode] = field(default_factory=list)
 
     @property
@@ -147,9 +153,17 @@ class Layout:
             joins = node.joins(above.node)
             for place, join in enumerate(joins):
                 last = place == len(joins) - 1
-                part.hops.append(self._hop(join, where=node.where if last else None))
-            above.watched.append(part.hops[0].upper_column)
+                if node.elements:
+                    part.hops += self._of_elements(part, join)
+                else:
+                    forms = self._forms(join, node)
+                    part.hops.append(self._hop(join, forms, where=node.where if last else None))
+            above.watched.append(part.array or part.hops[0].upper_column)
             part.watched.append(part.hops[-1].lower_column)
+        if node.parent and above is not None:
+            forms = self._forms(node.joins(above.node)[0], node)
+            part.parent = kept.keep(_compared(kept, node.parent, forms), lookup=True)
+            part.watched.append(part.parent)
         if node.between:
             table = self.tables[node.links[-1].table]
             texts = {name: table.text(column) for name, column in node.between.items()}
@@ -206,13 +220,29 @@ class Layout:
             return functions.admitted_sql(where, columns, texts)
         return condition.sql(columns, SqliteWhere(texts))
 
-    def _hop(self, join: Join, *, where: str | None) -> Hop:
-        """`where`: which of the rows below may be found; by others nothing is looked up."""
+    def _forms(self, join: Join, node: Node) -> tuple[str, ...]:
+        """By what a join's columns are compared; of a path alike with those of the row above and of the parent."""
         forms = self.view.forms(join)
+        if not node.parent:
+            return forms
+        others = self.view.forms(Join(node.table, node.parent, node.table, node.own))
+        return tuple("numeric" if "numeric" in pair else pair[0] for pair in zip(forms, others, strict=True))
+
+    def _of_elements(self, part: LayoutNode, join: Join) -> list[Hop]:
+        """From the row above to the elements of its array, and from them to the rows."""
+        upper, elements = self.tables[join.left], StoredTable(f"elements_{part.number}", (), derived=True)
+        part.array = upper.keep(upper.text(join.left_columns[0]))
+        below = self._hop(join, self.view.forms(join), where=part.node.where, above=elements)
+        return [Hop(upper, "id", elements, "row", many_above=False), below]
+
+    def _hop(self, join: Join, forms: Sequence[str], *, where: str | None, above: StoredTable | None = None) -> Hop:
+        """`where`: which of the rows below may be found; by others nothing is looked up. `above`: has elements."""
         upper, lower = self.tables[join.left], self.tables[join.right]
         found = _compared(lower, join.right_columns, forms)
         if where is not None:
             found = f"iif({self._admitted(join.right, where)}, {found}, NULL)"
+        if above is not None:
+            return Hop(above, "k", lower, lower.keep(found, lookup=True), many_above=True)
         return Hop(
             upper,
             upper.keep(_compared(upper, join.left_columns, forms), lookup=True),

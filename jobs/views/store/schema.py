@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jobs.views.store import aggregates, assembly, dirty_roots
+from jobs.views.store import aggregates, assembly, dirty_roots, elements
 from jobs.views.store.layout import Layout
 
 _TABLES = (
@@ -22,6 +22,7 @@ def permanent(layout: Layout) -> Iterator[str]:
     """To make the file of."""
     yield from _TABLES
     yield from aggregates.tables(layout)
+    yield from elements.tables(layout)
     for kept in layout.tables.values():
         key = [] if kept.number is not None else ["key TEXT UNIQUE"]
         columns = ", ".join([*key, "version", "gone", *kept.columns])
@@ -37,6 +38,13 @@ def temporary(layout: Layout) -> Iterator[str]:
     yield "CREATE TEMP TABLE taken (id INTEGER PRIMARY KEY)"
 
 
+def changed(layout: Layout) -> Iterator[str]:
+    """To be run once changed rows are stored, in this order; what they change is then in `reached`."""
+    yield from aggregates.changed(layout)
+    yield from elements.changed(layout)
+    yield from dirty_roots.statements(layout)
+
+
 def filled(layout: Layout) -> Iterator[str]:
     """To be run once all rows are there: indexes at once, and what is kept of many rows."""
     for kept in layout.tables.values():
@@ -45,3 +53,4 @@ def filled(layout: Layout) -> Iterator[str]:
         for number, columns in enumerate(kept.sorted):
             yield f"CREATE INDEX {kept.name}_sorted_{number} ON {kept.name} ({columns})"
     yield from aggregates.filled(layout)
+    yield from elements.filled(layout)

@@ -11,13 +11,13 @@ from pathlib import Path
 from driftless.errors import SyncError
 from driftless.views.shard import shard_of
 from driftless.views.tree import View
-from jobs.views.store import aggregates, intake, schema
 from jobs.views.store import dirty_roots as marks
+from jobs.views.store import intake, schema
 from jobs.views.store.contract import LAST_ROOT, Partition, Row, RowsLost, Slice
-from jobs.views.store.functions import register
 from jobs.views.store.layout import Layout
 from jobs.views.store.rows_file import explained, lost, not_kept, remove, sqlite_file
-from jobs.views.store.values import document_hash
+from jobs.views.values.functions import register
+from jobs.views.values.sqlite_values import document_hash
 
 BEFORE_PUBLISHING = "FULL"
 """How a slice is written: so that it is on the disk."""
@@ -83,7 +83,7 @@ class SqliteRows:
         except SyncError:
             self._connection.close()
             raise
-        self._marks = [*aggregates.changed(self._layout), *marks.statements(self._layout)]
+        self._marks = list(schema.changed(self._layout))
 
     @classmethod
     def create(cls, path: Path, view: View, shard: int = 0) -> SqliteRows:

@@ -6,6 +6,12 @@ from tests.driftless.views.views_mistakes import CUSTOMER, LINES, PRODUCT
 
 IN_THE_FILE = [
     (
+        "a path with a condition",
+        "        order_by: [line]\n        columns: [line, qty]\n        one:",
+        "        ancestors: line\n        where: qty > 1\n        one:",
+        f"23: {LINES}: has `ancestors` and `where`: they do not go together",
+    ),
+    (
         "a way without its end",
         "        by: customer_id\n        columns: [name, tier]",
         "        through: [{table: public.orders, to: id}]\n        columns: [name, tier]",
@@ -50,6 +56,18 @@ IN_THE_FILE = [
 ]
 
 BY_THE_TABLES = [
+    (
+        "an array that is none",
+        "    many:\n      lines:",
+        "    many:\n      others: {table: public.customers, ids: customer_id}\n      lines:",
+        "23: views.order.many.others.ids: customer_id is int4, and the list is that of an array's elements: write `by`",
+    ),
+    (
+        "a parent of another kind",
+        "    many:\n      lines:",
+        "    many:\n      path: {table: public.customers, by: customer_id, ancestors: name}\n      lines:",
+        "23: views.order.many.path.ancestors: name is text and id is int8: only columns of one kind can be compared",
+    ),
     (
         "a way to one that may lead to several",
         "        by: customer_id\n        columns: [name, tier]",

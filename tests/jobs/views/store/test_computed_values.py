@@ -13,8 +13,8 @@ import pytest
 from driftless.where.clause import compute, parse
 from driftless.where.literals import Literal
 from driftless.where.postgres import condition_sql, term_sql
-from jobs.views.store import evaluate
-from jobs.views.store.tally import TallyOfRows, average_of, merged, sum_of
+from jobs.views.values import evaluate
+from jobs.views.values.tally import TallyOfRows, average_of, merged, sum_of
 from tests.conftest import fresh_database
 from tests.jobs.views.store.computed_cases import COLUMNS, TABLE, Values
 from tests.support.compare import parse as parse_json

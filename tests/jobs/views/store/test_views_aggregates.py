@@ -11,7 +11,7 @@ import pytest
 
 from jobs.views.store.assembly import views
 from jobs.views.store.layout import Layout
-from jobs.views.store.tally import TallyOfRows, average_of, merged, sum_of
+from jobs.views.values.tally import TallyOfRows, average_of, merged, sum_of
 from tests.jobs.views.store.test_views_store import LINES, Shop, a_view
 
 COUNT = {"table": LINES, "by": "order_id", "count": True}

@@ -52,9 +52,13 @@ def database(postgres: str) -> Iterator[tuple[str, psycopg.Connection]]:
         connection.execute("select pg_drop_replication_slot(%s)", (SLOT,))
 
 
+def _column(name: str, type_: str) -> Column:
+    return Column(name, type_.removesuffix("[]"), array=type_.endswith("[]"))
+
+
 def resolved(case: Case) -> View:
     tables = {
-        name: Table("public", spec.name, tuple(Column(c, t) for c, t in spec.columns.items()), tuple(spec.key))
+        name: Table("public", spec.name, tuple(_column(c, t) for c, t in spec.columns.items()), tuple(spec.key))
         for name, spec in case.tables.items()
     }
     unique = {name: [tuple(spec.key), *map(tuple, spec.unique)] for name, spec in case.tables.items()}

@@ -7,6 +7,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from driftless.config.views import ViewConfig
+from driftless.table import Column, Table
+from driftless.views.resolve import CapturedTables, resolve
 from jobs.views.store.assembly import views
 from jobs.views.store.layout import Layout
 from tests.jobs.views.store.test_views_store import CUSTOMERS, LINES, Shop, a_view
@@ -96,3 +99,70 @@ def test_the_first_rows_of_a_list_are_found_without_the_others(tmp_path: Path) -
         plan = [str(row[3]) for row in file.execute(f"EXPLAIN QUERY PLAN {document}")]
         assert any("USING INDEX t1_sorted_0" in step for step in plan), "\n".join(plan)
         assert not any("RIGHT PART OF ORDER BY" in step for step in plan), "\n".join(plan)
+
+
+SECTIONS = "public.sections"
+PATH = {"table": SECTIONS, "by": "section", "ancestors": "parent", "value": "name"}
+LISTED = {"table": SECTIONS, "ids": "ids", "value": "name"}
+
+
+def site_of(folder: Path) -> Shop:
+    """Pages with the path to their section, and the sections of an array."""
+    pages = Table(
+        "public", "pages", (Column("id", "int4"), Column("section", "int4"), Column("ids", "int4", array=True)), ("id",)
+    )
+    sections = Table(
+        "public", "sections", (Column("id", "int4"), Column("parent", "int4"), Column("name", "text")), ("id",)
+    )
+    declared = {"root": "public.pages", "columns": ["id"], "many": {"path": PATH, "listed": LISTED}}
+    tables = {table.full_name: table for table in (pages, sections)}
+    view, problems = resolve("page", ViewConfig.model_validate(declared), CapturedTables(tables, lambda _: [("id",)]))
+    assert (problems, view is None) == ([], False)
+    assert view is not None
+    return Shop(folder / "rows.db", view)
+
+
+def section(shop: Shop, number: int, parent: int | None, name: str = "") -> tuple[str, list[tuple[object, ...]]]:
+    return shop.row(SECTIONS, str(number), id=number, parent=parent, name=name or str(number))
+
+
+def paths(found: dict[str, Any]) -> dict[str, Any]:
+    return {key: document["path"] for key, document in found.items()}
+
+
+def test_a_subtree_that_moves_changes_the_paths_below_it_and_no_others(tmp_path: Path) -> None:
+    shop = site_of(tmp_path)
+    shop.apply(*(section(shop, n, parent) for n, parent in ((1, None), (2, 1), (3, 2), (4, 1))))
+    shop.apply(*(shop.row("public.pages", str(n), id=n, section=n) for n in (1, 2, 3, 4)))
+    assert paths(shop.drain()) == {"1": ["1"], "2": ["1", "2"], "3": ["1", "2", "3"], "4": ["1", "4"]}
+    shop.apply(section(shop, 2, 4))
+    assert paths(shop.drain()) == {"2": ["1", "4", "2"], "3": ["1", "4", "2", "3"]}
+    shop.apply(shop.row(SECTIONS, "4"))
+    assert paths(shop.drain()) == {"2": ["2"], "3": ["2", "3"], "4": []}
+    shop.store.close()
+
+
+def test_a_circle_ends_where_it_began(tmp_path: Path) -> None:
+    shop = site_of(tmp_path)
+    shop.apply(section(shop, 1, 2), section(shop, 2, 3), section(shop, 3, 1), section(shop, 4, 4))
+    shop.apply(*(shop.row("public.pages", str(n), id=n, section=n) for n in (1, 4)))
+    assert paths(shop.drain()) == {"1": ["3", "2", "1"], "4": ["4"]}
+    shop.apply(section(shop, 3, None, "top"))
+    assert paths(shop.drain()) == {"1": ["top", "2", "1"]}
+    shop.store.close()
+
+
+def test_a_list_by_an_array_is_in_its_order_and_follows_its_rows(tmp_path: Path) -> None:
+    shop = site_of(tmp_path)
+    shop.apply(section(shop, 1, None), section(shop, 2, None), shop.row("public.pages", "1", id=1, ids=[2, 9, 1, 2]))
+    (document,) = shop.drain().values()
+    assert document == {"id": 1, "path": [], "listed": ["2", "1", "2"]}
+    shop.apply(section(shop, 9, None, "nine"))
+    (document,) = shop.drain().values()
+    assert document == {"id": 1, "path": [], "listed": ["2", "nine", "1", "2"]}
+    shop.apply(shop.row("public.pages", "1", id=1, ids=[1, None]))
+    (document,) = shop.drain().values()
+    assert document == {"id": 1, "path": [], "listed": ["1"]}
+    shop.apply(section(shop, 2, None, "two"), section(shop, 9, None, "9"))
+    assert shop.store.dirty() == 0, "of what it no longer lists nothing shows"
+    shop.store.close()

@@ -39,6 +39,12 @@ VALUES: dict[str, list[str]] = {
     "jsonb": ['{"a": [1, 2.50], "b": null}', "[]", '"x"', "1.00"],
     "bytea": ["\\x00ff", "\\x"],
 }
+ARRAYS: dict[str, list[str]] = {
+    "int4[]": ["{}", "{1,2}", "{3,0,3}", "{NULL,4}", "{1}"],
+    "int8[]": ["{}", "{0,1,2,3,4}", "{9223372036854775807,1}", "{2,NULL,2}"],
+    "text[]": ["{}", "{a,B,ä}", '{z,NULL,""}', "{a,a}", "{null}"],
+    "uuid[]": [f"{{{VALUES['uuid'][0]},{VALUES['uuid'][1]}}}", f"{{{VALUES['uuid'][2]}}}", "{}"],
+}
 
 
 @dataclass
@@ -113,6 +119,11 @@ class Case:
             else:
                 made[name] = part
         for name, below in shown.get("many", {}).items():
+            if "ids" in below or "ancestors" in below:
+                others = self._elements(row, below, rows) if "ids" in below else self._path(row, below, rows)
+                shown_ = [self._document(other, below["table"], below, rows) for other in others]
+                made[name] = shown_[: below.get("limit")]
+                continue
             ways = [way for way in self._rows_of(row, table, below, rows) if self._shows(below, way[0])]
             found = [other for other, _ in ways]
             if function := next((name for name in AGGREGATES if name in below), None):
@@ -150,6 +161,22 @@ class Case:
         for name, below in shown.get("many", {}).items():
             made[name] = Decimal(0) if "count" in below else None if {*AGGREGATES, "first"} & {*below} else []
         return made
+
+    def _elements(self, row: Row, below: dict[str, Any], rows: Mapping[str, Mapping[str, Row]]) -> list[Row]:
+        (key,) = _list(below.get("references", self.tables[below["table"]].key))
+        there = {other[key]: other for other in rows[below["table"]].values() if self._shows(below, other)}
+        return [there[element] for element in row[below["ids"]] or [] if element is not None and element in there]
+
+    def _path(self, row: Row, below: dict[str, Any], rows: Mapping[str, Mapping[str, Row]]) -> list[Row]:
+        key, all_rows = _list(below.get("references", self.tables[below["table"]].key)), rows[below["table"]].values()
+        found: list[Row] = []
+        by = _list(below["by"])
+        while True:
+            above = [other for other in all_rows if _meet(row, by, other, key)]
+            if not above or above[0] in found:
+                return found[::-1]
+            found += above
+            row, by = above[0], _list(below["ancestors"])
 
     def _rows_of(
         self,

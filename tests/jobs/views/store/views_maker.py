@@ -7,7 +7,17 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from tests.jobs.views.store.views_cases import AGGREGATES, VALUES, Case, Row, Spec, last_between, place_of, quoted
+from tests.jobs.views.store.views_cases import (
+    AGGREGATES,
+    ARRAYS,
+    VALUES,
+    Case,
+    Row,
+    Spec,
+    last_between,
+    place_of,
+    quoted,
+)
 from tests.jobs.views.store.views_values import COMPUTED, COMPUTING_WHERES
 
 KEYS = ["int4", "int4", "int8", "text", "uuid", "numeric", "date"]
@@ -152,6 +162,10 @@ class Maker:
             relation["by"] = _short(rng, self._fitting(held_by, of, key))
             if kind != "many" and not self._plain and rng.random() < 0.5:
                 self._chain(spec, other, relation, one=kind == "one")
+            if kind == "many" and not self._plain and rng.random() < 0.4 and self._in_place(spec, other, relation):
+                self._below(other, relation, depth + 1)
+                shown.setdefault("many", {})[name] = relation
+                continue
             if kind != "one" and not self._plain and rng.random() < 0.4:
                 self._aggregates(other, relation)
                 self._where(other, relation)
@@ -183,6 +197,26 @@ class Maker:
             self._computes(spec, shown)
         for relation in [*shown.get("one", {}).values(), *shown.get("many", {}).values()]:
             self._compute(relation, next(s for s in self._specs.values() if s.full_name == relation["table"]))
+
+    def _in_place(self, spec: Spec, other: Spec, relation: dict[str, Any]) -> bool:
+        """A list with an order of its own: of an array's elements, or a path."""
+        if self._rng.random() < 0.5:
+            for name in ("references", "by"):
+                relation.pop(name, None)
+            relation["by"] = _short(self._rng, self._fitting(spec, other, other.key))
+            relation["ancestors"] = _short(self._rng, self._fitting(other, other, other.key))
+            return True
+        type_ = f"{other.columns[other.key[0]]}[]"
+        if len(other.key) > 1 or type_ not in ARRAYS:
+            return False
+        for name in ("references", "by"):
+            relation.pop(name, None)
+        relation["ids"] = self._column(spec, "ids", type_)
+        spec.used.append(relation["ids"])
+        self._where(other, relation)
+        if self._rng.random() < 0.3:
+            relation["limit"] = self._rng.randint(1, 3)
+        return True
 
     def _chain(self, spec: Spec, other: Spec, relation: dict[str, Any], *, one: bool) -> None:
         """In place of what there is, a way over one or two tables, of which either holds the key of the other."""

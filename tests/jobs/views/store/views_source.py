@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from tests.jobs.views.store.views_cases import VALUES, Case, Spec, quoted
+from tests.jobs.views.store.views_cases import ARRAYS, VALUES, Case, Spec, quoted
 from tests.support.compare import parse
 
 SLOT = "views"
@@ -182,7 +182,7 @@ class Source:
     def _value(self, spec: Spec, name: str) -> str | None:
         if name not in spec.key and self.rng.random() < 0.15:
             return None
-        return self.rng.choice(VALUES[spec.columns[name]])
+        return self.rng.choice({**VALUES, **ARRAYS}[spec.columns[name]])
 
     def _insert(self, writer: psycopg.Connection, spec: Spec) -> None:
         self._put(writer, spec, {name: self._value(spec, name) for name in spec.columns})

@@ -13,9 +13,9 @@ from driftless.table import Table
 from driftless.views.shard import shard_of
 from driftless.where.clause import compute, parse
 from jobs.decode.where_sql import numeric_order
-from jobs.views.store import evaluate
-from jobs.views.store.tally import TallyOfRows, average_of, merged, sum_of
-from jobs.views.store.values import double_order, literal, matches, moment_order
+from jobs.views.values import evaluate
+from jobs.views.values.sqlite_values import double_order, literal, matches, moment_order
+from jobs.views.values.tally import TallyOfRows, average_of, merged, sum_of
 
 
 def register(connection: sqlite3.Connection) -> None:

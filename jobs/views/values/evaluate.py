@@ -37,8 +37,8 @@ from driftless.where.typed import (
     typed_condition,
 )
 from jobs.decode.where_sql import numeric_order
-from jobs.views.store import numerics
-from jobs.views.store.values import double_order, like_pattern, matches, moment_order
+from jobs.views.values import numerics
+from jobs.views.values.sqlite_values import double_order, like_pattern, matches, moment_order
 
 Row = Sequence[str | None]
 Term = Callable[[Row], Any]

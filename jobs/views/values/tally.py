@@ -6,7 +6,7 @@ import json
 from decimal import Decimal
 from typing import Any
 
-from jobs.views.store import numerics
+from jobs.views.values import numerics
 
 Tally = tuple[int, Decimal, dict[str, int]]
 """How many values there are, the sum of those that are finite, and how many there are of each scale or word."""

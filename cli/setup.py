@@ -65,7 +65,10 @@ def _keys(config: Config, context: Any) -> dict[str, tuple[str, ...]]:
     roots = {name: root for name in config.followers if (root := config.table_of(name)) is not None}
     tables = context.source.tables(dict.fromkeys(roots.values(), ()))
     streams = {name: config.streams[stream].key for name in config.followers if (stream := config.stream_of(name))}
-    return {name: tables[root].key for name, root in roots.items() if root in tables} | streams
+    views = {name: config.views.get(follower.view) for name, follower in config.followers.items()}
+    own = {name: view.key for name, view in views.items() if view is not None and view.key is not None}
+    found = {name: own.get(name, tables[root].key) for name, root in roots.items() if root in tables}
+    return found | streams
 
 
 def _store(

@@ -129,9 +129,9 @@ def _views() -> Iterator[str]:
     yield "\n## `views`\n"
     yield f"{ViewConfig.__doc__} Each has a name of your own.\n"
     yield "```yaml\nviews:\n  product:"
-    yield from _lines(ViewConfig, "    ", leave_out=_RELATIONS)
+    yield from _lines(ViewConfig, "    ", leave_out=(*_RELATIONS, "key"))
     yield "  customer:\n    root: public.customers"
-    yield f"    columns: {_examples(ViewConfig, 'columns')[1]}"
+    yield f"    key: email\n    columns: {_examples(ViewConfig, 'columns')[1]}"
     yield "  order:\n    root: public.orders\n    columns: [id, status]\n    one:\n      customer:"
     yield from _lines(OneConfig, "        ", leave_out=("value", *_WAY))
     yield "      seller:\n        table: public.customers\n        by: seller_id\n        value: name"

@@ -110,3 +110,10 @@ Through = Annotated[
     Annotated[str, Tag("name")] | Annotated[tuple[BetweenConfig, ...], Tag("list")],
     Discriminator(_named_or_listed),
 ]
+
+
+def without(relation: Model, field: str, others: tuple[str, ...]) -> None:
+    """Raise ValueError where the relation has one of the other fields too."""
+    for other in others:
+        if getattr(relation, other, None):
+            raise ValueError(f"has `{field}` and `{other}`: they do not go together")

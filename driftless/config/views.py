@@ -11,7 +11,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from driftless.config.base import Model
-from driftless.config.view_fields import Columns, Computed, KeyColumns, Through, sorted_by
+from driftless.config.view_fields import Columns, Computed, KeyColumns, Through, sorted_by, without
 from driftless.table import join_name
 from driftless.where.clause import parse
 
@@ -37,13 +37,6 @@ AGGREGATES = ("count", "sum", "min", "max", "avg")
 _COMPUTED = "What is computed of a row, by its name in the document: an expression over columns ([computed](where.md))."
 
 
-def _without(relation: Model, field: str, others: tuple[str, ...]) -> None:
-    """Raise ValueError where the relation has one of the other fields too."""
-    for other in others:
-        if getattr(relation, other, None):
-            raise ValueError(f"has `{field}` and `{other}`: they do not go together")
-
-
 class _Related(_Shown):
     """What relations have in common."""
 
@@ -59,9 +52,9 @@ class _Related(_Shown):
     def _one_way(self) -> Self:
         by, through, to = (getattr(self, name) for name in ("by", "through", "to"))
         if getattr(self, "ids", None) is not None:
-            _without(self, "ids", ("by", "through", "to", "ancestors", "order_by", "first", *AGGREGATES))
+            without(self, "ids", ("by", "through", "to", "ancestors", "order_by", "first", *AGGREGATES))
         elif getattr(self, "ancestors", None) is not None and by is not None:
-            _without(self, "ancestors", ("through", "to", "where", "order_by", "limit", "first", *AGGREGATES))
+            without(self, "ancestors", ("through", "to", "where", "order_by", "limit", "first", *AGGREGATES))
         elif through is None or isinstance(through, str):
             if by is None:
                 raise ValueError(f"`by` is missing, such as `by: {type(self).model_fields['by'].examples[0]}`")  # type: ignore[index]
@@ -302,6 +295,12 @@ class ViewConfig(_Shown):
         description="The table that gives one document a row; or a stream, then it is one for each of its documents.",
         examples=["public.products", "page_minute"],
     )
+    key: KeyColumns | None = Field(
+        default=None,
+        description="The unique key of the root by which documents are found, in place of the primary one. A row whose "
+        "key changes leaves the one place and comes to the other; one whose key is null has no document.",
+        examples=["slug"],
+    )
     columns: Columns | None = Field(
         default=None,
         description="Columns to show: a list, or a mapping {name in the document: column}. All if left out.",
@@ -342,6 +341,12 @@ class ViewConfig(_Shown):
         examples=["4"],
     )
 
+    @model_validator(mode="after")
+    def _whole_with_key(self) -> ViewConfig:
+        if self.key is not None and self.shards > 1:
+            raise ValueError("has `key` and `shards`: a row could come from one shard to another")
+        return self
+
     @property
     def stream(self) -> str:
         """The stream whose documents are its root; empty where that is a table, whose name has a schema."""
@@ -355,9 +360,9 @@ class ViewConfig(_Shown):
     @property
     def joined(self) -> bool:
         """Whether its documents are built into a log of their own: it takes several tables, whole transactions, or what
-        a stream has computed, or what is computed here.
+        a stream has computed, what is computed here, or has a key of its own.
         """
-        if self.one or self.many or self.atomic or self.stream or self.computed:
+        if self.one or self.many or self.atomic or self.stream or self.computed or self.key:
             return True
         return self.where is not None and parse(self.where).computes
 

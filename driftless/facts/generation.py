@@ -114,6 +114,8 @@ def define(
     entry = config.followers[follower]
     fields = view_fields(config, entry.view, table)
     where = None if entry.view in config.streams else config.views[entry.view].where
+    own_key = None if entry.view in config.streams else config.views[entry.view].key
+    table = replace(table, key=own_key or table.key)
     shown = {*fields.values(), *table.key, *(parse(where).columns if where else ())}
     table = replace(table, columns=tuple(column for column in table.columns if column.name in shown))
     sink = {key: value for key, value in entry.sink.items() if key not in entry.access}

@@ -52,8 +52,9 @@ def resolve(name: str, view: ViewConfig, source: CapturedTables) -> tuple[View |
     if root is None or found.problems:
         return None, found.problems
     used = read_columns(root, view.where, source.keys)
+    used[root.table].update(view.key or ())
     tables = {name: source.tables[name].part(columns) for name, columns in used.items()}
-    return View(name, root, tables, view.where, view.shards), []
+    return View(name, root, tables, view.where, view.shards, view.key or ()), []
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,20 @@ class _Resolved:
             return None
         fields = self._fields(view, table, self._at)
         self._computed(view, table, fields, self._at)
+        self._own_key(view.key, table)
         node = Node("", "root", table.full_name, fields, computed=view.computed)
         node = replace(node, relations=self._relations(view, table, node, self._at))
         return None if self._lost else node
+
+    def _own_key(self, key: Columns | None, table: Table) -> None:
+        place = (*self._at, "key")
+        if key is not None and not table.schema:
+            self._say(place, "a stream has its own key")
+            return
+        for name in () if key is None else self._key(table, key, self._at, "key"):
+            column = table.column(name)
+            if column is not None and kind_of(column) not in ("int8", "text", "uuid"):
+                self._say(place, f"{_called(column)}: a key is of whole numbers, text or uuid")
 
     def _say(self, at: Place, what: str) -> None:
         self.problems.append((at, what))

@@ -13,8 +13,7 @@ from typing import Any
 from driftless.table import Column, quoted, quoted_column
 from driftless.views.sql import Compiled, collation
 from driftless.views.tree import Join, Node, View
-from driftless.where.clause import compute, parse
-from driftless.where.postgres import where_sql
+from driftless.where.clause import compute
 
 CUT = 3
 """Elements of a list that are shown."""
@@ -27,11 +26,10 @@ def select_one(view: View, *, roots: int | None = 1, cut: int | None = CUT) -> s
 
     None: all of them.
     """
-    table = view.tables[view.root.table]
     compiled = _OfOne(view, None if cut is None else cut + 1)
     rows = f"SELECT {compiled.columns(view.root, 'r')} FROM {quoted(view.root.table)} r"
-    if view.where is not None:
-        rows += f" WHERE {where_sql(parse(view.where), table)}"
+    if conditions := compiled.conditions():
+        rows += f" WHERE {conditions}"
     source, document = compiled.rows(view.root, f"({rows}{_limit(roots)}) r", "r")
     return f"SELECT {compiled.key('r')} AS key, {document} AS document FROM {source}"
 

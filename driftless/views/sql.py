@@ -52,8 +52,8 @@ def select(view: View, *, careful: bool = False) -> str:
     table = view.root.table
     source = _stream_rows(view.tables[table]) if view.stream else quoted(table)
     rows = f"{source} r"
-    if view.where is not None:
-        rows = f"(SELECT * FROM {source} r WHERE {where_sql(parse(view.where), view.tables[table])}) r"
+    if conditions := compiled.conditions():
+        rows = f"(SELECT * FROM {source} r WHERE {conditions}) r"
     rows, document = compiled.rows(view.root, rows, "r")
     return f"SELECT {compiled.key('r')} AS key, {document} AS document FROM {rows}"
 
@@ -80,14 +80,20 @@ class Compiled:
         self._careful = careful
         self._numbers = count(1)
 
-    def key(self, alias: str) -> str:
-        return self._key(self.view.root.table, alias)
+    def conditions(self) -> str:
+        """Which rows of the root have a document; empty where all have."""
+        table = self.view.tables[self.view.root.table]
+        found = [] if self.view.where is None else [where_sql(parse(self.view.where), table)]
+        return " AND ".join([*found, *(f"{quoted_column(name)} IS NOT NULL" for name in self.view.own_key)])
 
-    def _key(self, name: str, alias: str) -> str:
-        """The text of a row's key, of any table, or of a stream's document."""
+    def key(self, alias: str) -> str:
+        return self._key(self.view.root.table, alias, self.view.own_key)
+
+    def _key(self, name: str, alias: str, own: tuple[str, ...] = ()) -> str:
+        """The text of a row's key, of any table, or of a stream's document. `own`: another key than the primary one."""
         if not self.view.tables[name].schema:
             return f"{alias}.{_KEY}"
-        columns = [self.view.column(name, key) for key in self.view.tables[name].key]
+        columns = [self.view.column(name, key) for key in own or self.view.tables[name].key]
         values = [sql_of(column, f"{alias}.{quoted_column(column.name)}") for column in columns]
         if len(values) == 1:
             # As jobs/decode/values.py has it, where the word NaN of a number keeps its quotes.

@@ -155,13 +155,16 @@ class Node:
 
 @dataclass(frozen=True)
 class View:
-    """`tables`: by full name, each with the columns that the view reads, in the order in which rows come."""
+    """`tables`: by full name, each with the columns that the view reads, in the order in which rows come. `own_key`: of
+    the root, by which documents are found; empty where that is the primary key.
+    """
 
     name: str
     root: Node
     tables: dict[str, Table]
     where: str | None = None
     shards: int = 1
+    own_key: tuple[str, ...] = ()
 
     @property
     def stream(self) -> str:
@@ -205,7 +208,7 @@ class View:
             name: [table.key, [(c.name, c.type, c.kind, c.array, c.length) for c in table.columns]]
             for name, table in self.tables.items()
         }
-        facts = [_told(asdict(self.root)), self.where, self.shards, types]
+        facts = [_told(asdict(self.root)), self.where, self.shards, types, *([self.own_key] if self.own_key else [])]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
@@ -213,12 +216,15 @@ class View:
         plain: dict[str, Any] = json.loads(
             json.dumps({**asdict(self), "root": _told(asdict(self.root)), "tables": tables})
         )
+        if not self.own_key:  # as older versions have it
+            del plain["own_key"]
         return plain
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> View:
         tables = {name: Table.from_json(table) for name, table in data["tables"].items()}
-        return cls(data["name"], Node.from_json(data["root"]), tables, data["where"], data["shards"])
+        own_key = tuple(data.get("own_key", ()))
+        return cls(data["name"], Node.from_json(data["root"]), tables, data["where"], data["shards"], own_key)
 
 
 _NEWER: dict[str, Any] = {"where": None, "limit": None, "value": False, "computed": {}, "prefix": None, "of": ""}

@@ -61,7 +61,10 @@ class Template:
             literals.append("")
         wanted = " and ".join(f"`{{{column}}}`" for column in key_columns)
         if sorted(columns) != sorted(key_columns):
-            raise ValueError(f"`{template}`: must name every key column once and nothing else, so {wanted}")
+            raise ValueError(
+                f"`{template}`: must name every key column once and nothing else, so {wanted} "
+                "(`key` of the view names documents by another unique key)"
+            )
         prefix, parts = literals[0], tuple(literals[1:])
         if not prefix:
             raise ValueError(f"`{template}`: must start with some text of its own, such as `{key_columns[0]}:`")

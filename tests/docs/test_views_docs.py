@@ -115,6 +115,10 @@ def test_check_tells_what_the_tables_lack(shop: tuple[psycopg.Connection, Postgr
     ]
 
 
+def _placed(key: str) -> list[str | int]:
+    return [int(part) if part.isdigit() else part for part in re.findall(r"\d+|[^\d\[\],]+", key)]
+
+
 def _by_the_store(view: View, connection: psycopg.Connection, folder: Path) -> dict[str, str]:
     store = SqliteRows.create(folder / "rows.db", view)
     store.apply(((name, list(_rows(view, name, connection))) for name in view.tables), {})

@@ -16,9 +16,14 @@ def views(layout: Layout) -> Iterator[str]:
     """
     for part in reversed(layout.parts):
         kept = part.kept
-        columns = ", ".join(("r.id", "r.gone", *(f"r.{name}" for name in kept.columns)))
-        columns += ", r.key" if kept.number is None else ", CAST(r.id AS TEXT) AS key"
-        yield f"CREATE TEMP VIEW {part.view} AS SELECT {columns}, {_document(part)} AS d FROM {kept.name} r"
+        kept_columns = ", ".join(f"r.{name}" for name in kept.columns)
+        if part is layout.root and layout.key:
+            rows = f"{layout.roots.name} x LEFT JOIN {kept.name} r ON r.id = x.row"
+            columns = f"x.id, x.gone, {kept_columns}, x.key"
+        else:
+            rows, key = f"{kept.name} r", "r.key" if kept.number is None else "CAST(r.id AS TEXT) AS key"
+            columns = f"r.id, r.gone, {kept_columns}, {key}"
+        yield f"CREATE TEMP VIEW {part.view} AS SELECT {columns}, {_document(part)} AS d FROM {rows}"
 
 
 def _document(part: LayoutNode) -> str:

@@ -26,6 +26,8 @@ def tables(layout: Layout) -> Iterator[str]:
         for number in range(len(part.hops)):
             yield f"CREATE TEMP TABLE {_up(part, number)} (k PRIMARY KEY, fan) WITHOUT ROWID"
     yield "CREATE TEMP TABLE reached (id INTEGER PRIMARY KEY, fan)"
+    if layout.key:
+        yield "CREATE TEMP TABLE reached_rows (id INTEGER PRIMARY KEY, fan)"
 
 
 def statements(layout: Layout) -> Iterator[str]:
@@ -33,7 +35,8 @@ def statements(layout: Layout) -> Iterator[str]:
     for part in layout.parts[1:]:
         for number in range(len(part.hops)):
             yield f"DELETE FROM {_up(part, number)}"
-    yield "DELETE FROM reached"
+    into = "reached_rows" if layout.key else "reached"
+    yield from (f"DELETE FROM {table}" for table in dict.fromkeys((into, "reached")))
     for part in reversed(layout.parts[1:]):
         last = len(part.hops) - 1
         yield from _changed(part.kept, part.watched, part.hops[last].lower_column, _up(part, last))
@@ -46,14 +49,21 @@ def statements(layout: Layout) -> Iterator[str]:
                 yield from _changed(
                     hop.lower, [hop.lower_column, between.upper_column, *hop.shown], hop.lower_column, _up(part, number)
                 )
-            yield from _climb(part, number, hop)
+            yield from _climb(part, number, hop, into)
     root = layout.root
     new, old = (f"{prefix}_{root.kept.name}" for prefix in ("new", "old"))
     table = f"{root.kept.name} t ON t.{root.kept.identity} = n.key"
     yield (
-        f"INSERT INTO reached SELECT t.id, 1 FROM {new} n CROSS JOIN {table} "
+        f"INSERT INTO {into} SELECT t.id, 1 FROM {new} n CROSS JOIN {table} "
         f"LEFT JOIN {old} o ON o.key = n.key WHERE {_differ(root.watched)} {_LEAST.format('id')}"
     )
+    if layout.key:
+        roots = layout.roots.name
+        yield f"INSERT INTO reached SELECT x.id, w.fan FROM {into} w CROSS JOIN {roots} x ON x.row = w.id"
+        yield (
+            f"INSERT INTO reached SELECT x.id, 1 FROM {new} n CROSS JOIN {old} o ON o.key = n.key "
+            f"CROSS JOIN {roots} x ON x.key = o.{layout.key} WHERE {_differ([layout.key])} {_LEAST.format('id')}"
+        )
 
 
 _LEAST = "ON CONFLICT ({}) DO UPDATE SET fan = min(fan, excluded.fan)"
@@ -88,8 +98,8 @@ def _down(part: LayoutNode, here: str) -> str:
     )
 
 
-def _climb(part: LayoutNode, number: int, hop: Hop) -> Iterator[str]:
-    """From the rows below a hop to those above it."""
+def _climb(part: LayoutNode, number: int, hop: Hop, reached: str) -> Iterator[str]:
+    """From the rows below a hop to those above it. `reached`: for the rows of the root."""
     here = _up(part, number)
     if hop.many_above:
         counted = (
@@ -103,7 +113,7 @@ def _climb(part: LayoutNode, number: int, hop: Hop) -> Iterator[str]:
     if number:
         into, lookup = _up(part, number - 1), part.hops[number - 1].lower_column
     elif above.above is None:
-        yield f"INSERT INTO reached SELECT u.id, h.fan {rows} {_LEAST.format('id')}"
+        yield f"INSERT INTO {reached} SELECT u.id, h.fan {rows} {_LEAST.format('id')}"
         return
     else:
         last = len(above.hops) - 1

@@ -123,7 +123,9 @@ class LayoutNode:
 
 
 class Layout:
-    """Everything that the store derives from a view."""
+    """Everything that the store derives from a view. `roots`: what documents are known by: the root's table; or, where
+    the view has a key of its own, a table of these keys, and `key` is what the root's rows have of it.
+    """
 
     def __init__(self, view: View, shard: int = 0) -> None:
         self.view = view
@@ -142,6 +144,12 @@ class Layout:
             where = f"({where}) AND df_shard(?1, {view.shards}) = {shard}"
         self.shown = self.root.kept.keep(f"coalesce({where}, 0)")
         self.root.watched.append(self.shown)
+        self.roots, self.key = self.root.kept, ""
+        if view.own_key:
+            # Null where one of the columns is.
+            self.key = self.root.kept.keep(f"CAST({_key(self.root.kept, view.own_key)} AS TEXT)", lookup=True)
+            self.root.watched.append(self.key)
+            self.roots = StoredTable("roots", (), derived=True)
 
     def _part(self, node: Node, above: LayoutNode | None) -> LayoutNode:
         kept = self.tables[node.table]

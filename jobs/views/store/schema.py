@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jobs.views.store import aggregates, assembly, dirty_roots, elements
+from jobs.views.store import aggregates, assembly, dirty_roots, elements, own_keys
 from jobs.views.store.layout import Layout
 
 _TABLES = (
@@ -23,6 +23,7 @@ def permanent(layout: Layout) -> Iterator[str]:
     yield from _TABLES
     yield from aggregates.tables(layout)
     yield from elements.tables(layout)
+    yield from own_keys.tables(layout)
     for kept in layout.tables.values():
         key = [] if kept.number is not None else ["key TEXT UNIQUE"]
         columns = ", ".join([*key, "version", "gone", *kept.columns])
@@ -42,6 +43,7 @@ def changed(layout: Layout) -> Iterator[str]:
     """To be run once changed rows are stored, in this order; what they change is then in `reached`."""
     yield from aggregates.changed(layout)
     yield from elements.changed(layout)
+    yield from own_keys.changed(layout)
     yield from dirty_roots.statements(layout)
 
 
@@ -54,3 +56,4 @@ def filled(layout: Layout) -> Iterator[str]:
             yield f"CREATE INDEX {kept.name}_sorted_{number} ON {kept.name} ({columns})"
     yield from aggregates.filled(layout)
     yield from elements.filled(layout)
+    yield from own_keys.filled(layout)

@@ -151,7 +151,7 @@ class SqliteRows:
             return
         for statement in schema.filled(self._layout):
             self._run(statement)
-        self._run(_MARK_ALL.format(self._layout.root.kept.name), {"number": self._fact("number")})
+        self._run(_MARK_ALL.format(self._layout.roots.name), {"number": self._fact("number")})
         self._set("filling", 0)
 
     def _change(
@@ -203,7 +203,7 @@ class SqliteRows:
 
     def _mark_dirty(self, keys: Sequence[str]) -> str:
         """Make roots dirty, also those that there are none of, before every `apply`; the `id` of a key, as SQL."""
-        kept = self._layout.root.kept
+        kept = self._layout.roots
         given = [(key,) for key in keys]
         self._connection.executemany(
             f"INSERT INTO {kept.name} ({kept.identity}, version, gone) VALUES ({kept.key('?')}, 0, 0) "
@@ -234,12 +234,12 @@ class SqliteRows:
             self._run("INSERT OR REPLACE INTO facts VALUES ('discarded', 1)")
 
     def expire(self, before: int) -> int:
-        root = self._layout.root.kept.name
+        root = self._layout.roots.name
         waiting = " AND id NOT IN (SELECT id FROM dirty) AND id NOT IN (SELECT id FROM published)"
         with self._readable():
             return sum(
                 self._run(f"DELETE FROM {t.name} WHERE gone < ?{waiting if t.name == root else ''}", (before,)).rowcount
-                for t in self._layout.tables.values()
+                for t in {**self._layout.tables, root: self._layout.roots}.values()
             )
 
     # -- giving out ---------------------------------------------------------------------------------------------

@@ -240,7 +240,8 @@ MISTAKES = [
         "a Redis key without a column",
         "product:{id}",
         "product",
-        f"29: {KEY}: `product`: must name every key column once and nothing else, so `{{id}}`",
+        f"29: {KEY}: `product`: must name every key column once and nothing else, so `{{id}}` "
+        "(`key` of the view names documents by another unique key)",
     ),
     (
         "the same index twice",

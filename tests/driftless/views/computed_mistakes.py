@@ -6,6 +6,12 @@ from tests.driftless.views.views_mistakes import CUSTOMER, LINES, PRODUCT
 
 IN_THE_FILE = [
     (
+        "a key of its own, and shards",
+        "    columns: [id, status]",
+        "    key: number\n    columns: [id, status]",
+        "14: views.order: has `key` and `shards`: a row could come from one shard to another",
+    ),
+    (
         "a path with a condition",
         "        order_by: [line]\n        columns: [line, qty]\n        one:",
         "        ancestors: line\n        where: qty > 1\n        one:",
@@ -56,6 +62,12 @@ IN_THE_FILE = [
 ]
 
 BY_THE_TABLES = [
+    (
+        "a key that is not unique",
+        "    shards: 2",
+        "    key: status",
+        "39: views.order.key: (status) is no unique key of public.orders, which has (id)",
+    ),
     (
         "an array that is none",
         "    many:\n      lines:",

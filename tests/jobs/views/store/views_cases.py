@@ -6,6 +6,7 @@ Nothing of the product is used here: a mistake of the product's cannot hide in i
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -96,6 +97,8 @@ class Case:
         """Key's text -> document. `rows`: table -> key's text -> row."""
         root = self.view["root"]
         shown = {key: row for key, row in rows[root].items() if self._shows(self.view, row)}
+        if own := self.view.get("key"):
+            shown = {_text_of(row, own): row for row in shown.values() if all(row[name] is not None for name in own)}
         return {key: self._document(row, root, self.view, rows) for key, row in shown.items()}
 
     def _shows(self, part: dict[str, Any], row: Row) -> bool:
@@ -218,6 +221,12 @@ def last_between(below: dict[str, Any]) -> str:
     """The last table between."""
     through = below["through"]
     return str(through if isinstance(through, str) else through[-1]["table"])
+
+
+def _text_of(row: Row, columns: list[str]) -> str:
+    values = [row[name] for name in columns]
+    texts = [json.dumps(v, ensure_ascii=False) if isinstance(v, str) else str(v) for v in values]
+    return "[" + ",".join(texts) + "]" if len(texts) > 1 else str(values[0])
 
 
 def _list(columns: str | list[str]) -> list[str]:

@@ -63,6 +63,11 @@ class Maker:
     def case(self) -> Case:
         root = self._table()
         view: dict[str, Any] = {"root": root.full_name}
+        if not self._plain and self._rng.random() < 0.3:
+            types = [self._rng.choice(["int4", "int8", "text", "uuid"]) for _ in range(self._rng.choice([1, 1, 2]))]
+            view["key"] = [self._column(root, "k", type_) for type_ in types]
+            root.unique.append(view["key"])
+            root.used += view["key"]
         self._below(root, view, 1)
         self._where(root, view)
         self._compute(view, root)

@@ -261,6 +261,8 @@ class _Reader:
                 return self._literal(node)
             case exp.Coalesce() if self._only(node, "this", "expressions"):
                 return self._call("coalesce", node, [node.this, *node.expressions])
+            case exp.Replace() if self._only(node, "this", "expression", "replacement") and len(node.args) >= 3:
+                return self._call("replace", node, [node.this, node.expression, node.args["replacement"]])
             case exp.Case() if self._only(node, "this", "ifs", "default"):
                 return self._case(node)
         if type(node) in _PATHS and self._only(node, "this", "expression", "only_json_types"):

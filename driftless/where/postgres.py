@@ -112,6 +112,8 @@ def _call(function: str, values: list[str], terms: tuple[TypedTerm, ...]) -> str
             return f"({values[0]} {function} {values[1]})"
         case "lower" | "upper":
             return f"{function}({values[0]}{_COLLATION})"
+        case "replace":
+            return f"replace({values[0]}{_COLLATION}, {values[1]}, {values[2]})"
         case "length":
             return f"CAST(length({values[0]}) AS numeric)"
     return f"{function}({', '.join(values)})"

@@ -276,6 +276,10 @@ def _call(call: Operation, table: Table) -> TypedTerm:
             term = typed(of, table, "text")
             _wanted(of, term, {"text"}, function)
             return TypedOperation(function, (term,), "int8" if function == "length" else "text")
+        case "replace", terms:
+            return TypedOperation(
+                "replace", tuple(_wanted(t, typed(t, table, "text"), {"text"}, "replace") for t in terms), "text"
+            )
         case "||", terms:
             found = tuple(_wanted(t, typed(t, table), _SPELLED, "||") for t in terms)
             if all(term.kind != "text" for term in found):

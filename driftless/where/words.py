@@ -12,7 +12,7 @@ Problems = list[tuple[int, str]]
 SIGNS = {"=", "<>", "!=", "<", "<=", ">", ">=", "(", ")", ",", "+", "-", "*", "/", "%", "||", "->", "->>"}
 _WORDS = {"and", "or", "not", "in", "is", "null", "true", "false", "between", "like", "any"}
 _WORDS |= {"case", "when", "then", "else", "end"}
-_FUNCTIONS = ("lower", "upper", "length", "coalesce", "nullif")
+_FUNCTIONS = ("lower", "upper", "length", "coalesce", "nullif", "replace")
 # What may not be a bare column in Postgres: the words that pg_get_keywords() has as R and T. And `if`, which sqlglot
 # takes for the beginning of a statement.
 _LIST = """

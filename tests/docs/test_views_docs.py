@@ -70,7 +70,7 @@ def test_an_example_is_what_it_says(place: int, shop: tuple[psycopg.Connection, 
     by_postgres: dict[str, str] = dict(
         connection.execute(f"select key, document::text from ({select(view)}) x".encode()).fetchall()
     )
-    for documents in (by_postgres, _by_the_store(view, connection, tmp_path)):
+    for documents in (by_postgres, by_the_store(view, connection, tmp_path)):
         found = [
             parse(documents[key]) for key in sorted(documents, key=lambda key: tuple(map(int, re.findall(r"\d+", key))))
         ]
@@ -119,7 +119,7 @@ def _placed(key: str) -> list[str | int]:
     return [int(part) if part.isdigit() else part for part in re.findall(r"\d+|[^\d\[\],]+", key)]
 
 
-def _by_the_store(view: View, connection: psycopg.Connection, folder: Path) -> dict[str, str]:
+def by_the_store(view: View, connection: psycopg.Connection, folder: Path) -> dict[str, str]:
     store = SqliteRows.create(folder / "rows.db", view)
     store.apply(((name, list(_rows(view, name, connection))) for name in view.tables), {})
     done = store.assemble(100)

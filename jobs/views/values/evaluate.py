@@ -208,6 +208,8 @@ class _Compiler:
             case "||":
                 first, second = (_spelled(argument.kind) for argument in call.arguments)
                 return _of_two(lambda left, right: first(left) + second(right), *given)
+            case "replace":
+                return _replaced(*given)
             case "coalesce":
                 return lambda row: next((found for term in given if (found := term(row)) is not None), None)
             case "nullif":
@@ -237,6 +239,16 @@ def _of_two(function: Callable[[Any, Any], Any], left: Term, right: Term) -> Ter
     def found(row: Row) -> Any:
         first, second = left(row), right(row)
         return None if first is None or second is None else function(first, second)
+
+    return found
+
+
+def _replaced(text: Term, old: Term, new: Term) -> Term:
+    def found(row: Row) -> str | None:
+        before, from_, to = text(row), old(row), new(row)
+        if before is None or from_ is None or to is None:
+            return None
+        return str(before).replace(from_, to) if from_ else str(before)
 
     return found
 

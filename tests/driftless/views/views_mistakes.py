@@ -172,7 +172,7 @@ IN_THE_FILE = [
         "        columns: [name, tier]",
         "        where: initcap(name) = 'a'",
         f"21: {CUSTOMER}.where: column 1: there is no function initcap here, but "
-        "lower, upper, length, coalesce, nullif",
+        "lower, upper, length, coalesce, nullif, replace",
     ),
     (
         "a condition deep below that is none",

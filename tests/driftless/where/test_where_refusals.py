@@ -36,7 +36,7 @@ TABLE = Table(
     ("id",),
 )
 SIGNS = "there is = <> < <= > >= IN BETWEEN LIKE IS AND OR NOT + - * / % || -> ->>"
-FUNCTIONS = "here, but lower, upper, length, coalesce, nullif"
+FUNCTIONS = "here, but lower, upper, length, coalesce, nullif, replace"
 NO_TERM = "a column, a literal or what is computed of them is expected here"
 PLAIN = "literals are written 'text', 12.5, TRUE or FALSE"
 
@@ -216,7 +216,7 @@ def test_the_file_s_line_comes_with_it_beside_other_mistakes(tmp_path: Path) -> 
     )
     assert problems(tmp_path, text) == [
         "sync.yaml:10: views.product.where: column 1: there is no function initcap "
-        "here, but lower, upper, length, coalesce, nullif",
+        "here, but lower, upper, length, coalesce, nullif, replace",
         "sync.yaml:15: followers.product-search.opensearch.indx: unknown field; did you mean `index`?",
     ]
     assert problems(tmp_path, GOOD.replace("{root: products}", "{root: products, where: true}")) == [

@@ -68,7 +68,10 @@ class Values:
         if kind in ("date", "uuid", "float8", "timestamptz", "time"):
             way = rng.choice(["coalesce", "nullif"])  # of literals alone it would be text
             return f"{way}({self._column(kind)}, {rng.choice([self._literal(kind), self.value(kind, depth - 1)])})"
-        ways = {"number": ["+", "-", "*", "/", "%", "negate", "length"], "text": ["||", "lower", "upper", "->>"]}
+        ways = {
+            "number": ["+", "-", "*", "/", "%", "negate", "length"],
+            "text": ["||", "lower", "upper", "->>", "replace"],
+        }
         common = ["coalesce", "nullif", "case", "case of"]
         way = rng.choice([*ways.get(kind, []), *common] if kind != "jsonb" else ["->", "->", *common[:1]])
         self.used.add(way)
@@ -88,6 +91,8 @@ class Values:
                 return f"({self.value('text', deeper)} || {self.value(other, deeper)})"
             case "lower" | "upper":
                 return f"{way}({self.value('text', deeper)})"
+            case "replace":
+                return f"replace({self.value('text', deeper)}, {self._leaf('text')}, {self._leaf('text')})"
             case "->" | "->>":
                 step = rng.choice(["'a'", "'b'", "'t'", "'z'", "0", "1", "-1", "'e'", "3", "4"])
                 return f"({self.value('jsonb', deeper)} {way} {step})"

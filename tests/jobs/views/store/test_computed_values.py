@@ -88,7 +88,7 @@ def test_a_value_is_that_of_postgres(source: psycopg.Connection, rows: list[list
                 )
                 answers += found is not None
     assert answers > ROWS * TRIED / 3
-    ways = {"+", "-", "*", "/", "%", "negate", "length", "||", "lower", "upper", "->", "->>"}
+    ways = {"+", "-", "*", "/", "%", "negate", "length", "||", "lower", "upper", "->", "->>", "replace"}
     assert ways | {"coalesce", "nullif", "case", "case of", "any"} <= made.used
 
 

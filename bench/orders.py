@@ -42,6 +42,15 @@ VIEW = {
         }
     },
 }
+WITH_VALUES = {
+    **VIEW,
+    "many": {
+        "lines": {**VIEW["many"]["lines"], "where": "qty > 1"},  # type: ignore[index]
+        "amount": {"table": "public.order_lines", "by": "order_id", "sum": "qty * unit_price"},
+        "pieces": {"table": "public.order_lines", "by": "order_id", "sum": "qty"},
+    },
+}
+"""The same with a relation that shows some of its rows, and two sums."""
 _DOCUMENTS = """
 select o.id::text, jsonb_build_object('id', o.id, 'status', o.status, 'total', o.total,
     'customer', (select jsonb_build_object('name', c.name, 'tier', c.tier) from customers c where c.id = o.customer_id),

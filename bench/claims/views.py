@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ import psycopg
 from bench.database import database
 from bench.figures import Figure, Report, Scale, percentile
 from bench.meanwhile import meanwhile
-from bench.orders import ORDERS, TABLES, VIEW, documents, fill, update_one_by_one
+from bench.orders import ORDERS, TABLES, VIEW, WITH_VALUES, documents, fill, update_one_by_one
 from bench.pgsync import PGSync
 from bench.pipeline import Pipeline, Running, pipeline, until
 from bench.searched import Index
@@ -24,12 +24,15 @@ from bench.shop import LOAD, Shop
 from bench.watch import server_cpu
 from driftless import names
 from driftless.lsn import parse_lsn
+from driftless.table import Column, Table
 from stack import Stack
 
 FOLLOWER = "orders"
 # What PGSync lets OpenSearch guess, with the same refresh.
 _SEARCH = {"mapping": {"dynamic": True}, "settings": {"refresh_interval": "1s"}}
 _FAN_OUTS = 5
+_LOST = 30.0
+"""Seconds that a change counts for which nobody can read by then."""
 _ROUNDS = 2
 """Of both, before anything is measured. The search server's CPU for the same documents is 31, 21, 13, 11, 8 and 8 s,
 one time after another, and Kafka's and Connect's for a build is halved in three.
@@ -37,11 +40,21 @@ one time after another, and Kafka's and Connect's for a build is halved in three
 _CALM = 0.25
 """Of a core: Kafka and Connect together take less than that when they, and their compilers, have nothing to do."""
 
+PARENTS = Table("public", "parents", (Column("id", "int4"),), ("id",))
+_CHILDREN = """
+create table parents (id int primary key);
+create table children (id int primary key, parent_id int, amount numeric(10, 2));
+insert into parents values (1), (2);
+"""
+_OF = {"table": "public.children", "by": "parent_id"}
+_PARENT = {"root": "public.parents", "many": {"children": {**_OF, "count": True}, "total": {**_OF, "sum": "amount"}}}
+
 
 @dataclass
 class Taken:
     """Seconds. `published` and `backlogs`: until documents are in the view's topic; PGSync has none. `start`: of Spark,
     before that; PGSync's is within its figures. `again`: both of the first build once more, by the same process.
+    `values`: until the first build WITH_VALUES is applied, by a process that has just started.
     """
 
     first: float = 0.0
@@ -55,6 +68,7 @@ class Taken:
     others: list[float] = field(default_factory=list)
     churn: float = 0.0
     wrong: int = 0
+    values: float = 0.0
 
 
 def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
@@ -90,6 +104,8 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
         found.append(fast(f"{name}, to OpenSearch", applied, theirs.first, orders, "8,000"))
     name = f"first build of {orders:,} orders, to OpenSearch, with Spark's start"
     found.insert(2, fast(name, ours.start + ours.first, theirs.first, orders, ""))
+    name = f"first build of {orders:,} orders with two sums and a filtered relation, to OpenSearch"
+    found.append(fast(name, ours.values, theirs.first, orders, "3x"))
     for table in ours.backlogs:
         name = f"{backlog:,} waiting updates of {table}, published"
         found.append(fast(name, ours.backlogs[table], theirs.backlogs[table], backlog, "8,000"))
@@ -105,6 +121,7 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
     found.append(short(name, percentile(ours.others, 99), percentile(theirs.others, 99), "s", "1.5 s"))
     seconds = _churn_seconds(scale)
     found.append(short(f"behind after {seconds:g} s of 4 writers", ours.churn, theirs.churn, "s", "2 s"))
+    found += _large_parent(stack, scale, report)
     report(f"wrong documents at the end: {ours.wrong} of ours, {theirs.wrong} of PGSync's")
     return found
 
@@ -133,7 +150,54 @@ def _ours(stack: Stack, dsn: str, orders: int, scale: Scale, report: Report) -> 
             taken.again = _built(p, running, _settled(p), orders, since, number=2)[1:]
         taken.wrong = _wrong(dsn, p.endpoints.opensearch, f"{p.name}-{FOLLOWER}")
         assert not taken.wrong, f"{taken.wrong} documents are not as the database has them"
+    report("driftless: a first build with two sums and a filtered relation")
+    with _shop(stack, dsn, WITH_VALUES) as p:
+        _, _, taken.values = _first_build(stack, p, orders)
     return taken
+
+
+def _children(reader: Index, parent: int) -> int:
+    return int((reader.get(parent) or {})["children"])
+
+
+def _large_parent(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
+    """How long a new child takes to be in the count and the sum of a parent with many, and of one with ten."""
+    many, times = 2 * scale.rows, dict[int, list[float]]()
+    with database(stack) as dsn:
+        report(f"a parent with {many:,} children, and one with ten")
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(_CHILDREN)
+            numbers = "generate_series(1, %s) n"
+            connection.execute(f"insert into children select n, 1 + (n <= 10)::int, n / 100.0 from {numbers}", (many,))
+            with pipeline(
+                stack,
+                {FOLLOWER: ("opensearch", {"view": "order", **_SEARCH})},
+                dsn=dsn,
+                tables=(PARENTS,),
+                captured=("public.parents", "public.children"),
+                views={"order": _PARENT},
+            ) as p:
+                p.command("apply")
+                lsn = _settled(p, ("public.parents", "public.children"))
+                index = f"{p.name}-{FOLLOWER}"
+                with Running(p) as running, closing(Index(p.endpoints.opensearch, index)) as reader:
+                    _wait(p, running, lsn)
+                    for number in range(2 * (scale.warm_up // 10 + scale.changes)):
+                        parent = 1 + number % 2
+                        had = _children(reader, parent)
+                        begun = time.perf_counter()
+                        key = many + 1 + number
+                        connection.execute("insert into children values (%s, %s, 0.01)", (key, parent))
+                        while _children(reader, parent) == had and time.perf_counter() < begun + _LOST:
+                            time.sleep(0.002)
+                        if number >= 2 * (scale.warm_up // 10):
+                            times.setdefault(parent, []).append(time.perf_counter() - begun)
+    found = []
+    for percent, aim in ((50, "250 ms"), (95, "")):
+        large, small = (1000 * percentile(times[parent], percent) for parent in (1, 2))
+        name = f"a new child in the count and sum of {many:,}, by key (reference: of ten), p{percent}"
+        found.append(Figure(name, large, "ms", small, large / small, aim))
+    return found
 
 
 def _theirs(stack: Stack, dsn: str, orders: int, scale: Scale, report: Report) -> Taken:
@@ -169,10 +233,10 @@ def _peer(stack: Stack, dsn: str) -> Iterator[tuple[PGSync, str]]:
             Index(endpoints.opensearch, index).delete()
 
 
-def _shop(stack: Stack, dsn: str) -> AbstractContextManager[Pipeline]:
+def _shop(stack: Stack, dsn: str, view: Mapping[str, Any] = VIEW) -> AbstractContextManager[Pipeline]:
     """A pipeline with the view and its follower."""
     followers = {FOLLOWER: ("opensearch", {"view": "order", **_SEARCH})}
-    return pipeline(stack, followers, dsn=dsn, tables=(ORDERS,), captured=TABLES, views={"order": VIEW})
+    return pipeline(stack, followers, dsn=dsn, tables=(ORDERS,), captured=TABLES, views={"order": dict(view)})
 
 
 def _first_build(stack: Stack, p: Pipeline, orders: int) -> tuple[float, float, float]:
@@ -219,12 +283,12 @@ def _churn_seconds(scale: Scale) -> float:
     return max(2.0, min(80.0, scale.rows * 80 / 500_000))
 
 
-def _settled(p: Pipeline) -> int:
+def _settled(p: Pipeline, tables: Sequence[str] = TABLES) -> int:
     """Return when nothing more comes into the tables' topics, with a position that lies behind all of it."""
     with psycopg.connect(p.config.source.dsn, autocommit=True) as connection:
         row = connection.execute("select pg_current_wal_insert_lsn()::text").fetchone()
     assert row is not None
-    topics = {names.table_topic(p.name, table): p.partitions for table in TABLES}
+    topics = {names.table_topic(p.name, table): p.partitions for table in tables}
 
     def written() -> int:
         return sum(sum(ends.values()) for ends in p.kafka.written_ends(topics).values())

@@ -10,10 +10,10 @@ from typing import Any
 from cli.proposal.plurals import plural, singular
 from cli.proposal.spelling import slug
 from connectors.postgres.init import Proposal
-from connectors.postgres.relations import ForeignKey
-from connectors.postgres.worth import Worth, is_minor, only_joins, weigh
+from connectors.postgres.relations import ForeignKey, Owners
+from connectors.postgres.worth import Worth, is_minor, only_joins, position_of, weigh
 from driftless.config.views import ViewConfig
-from driftless.table import Column, Table, split_name
+from driftless.table import Column, Table, quoted_column, split_name
 from driftless.views.resolve import CapturedTables, resolve
 
 Declared = dict[str, Any]
@@ -112,6 +112,28 @@ class _Nesting:
             if foreign.to != foreign.table and foreign.table not in self._minor:
                 self._in[foreign.to].append(foreign)
 
+        self._owned = {name: list[_Way]() for name in self._whole}
+        for each in proposal.owners:
+            for name, kind in self._kinds(each):
+                way = self._owned_by(each, kind)
+                if self._fits((name, way)):
+                    self._owned[name].append(way)
+
+    def _kinds(self, owners: Owners) -> Iterator[tuple[str, str]]:
+        """(table, what says it) of each kind that a table is called like: of posts, `Post` or `blog.Post`."""
+        for kind in owners.kinds:
+            word = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", re.split(r"[\\:./]+", kind)[-1])
+            called = plural(slug(word.lower()))
+            yield from ((name, kind) for name in self._whole if plural(_plain(name)) == called and name != owners.table)
+
+    @staticmethod
+    def _owned_by(owners: Owners, kind: str) -> _Way:
+        literal = "'" + kind.replace("'", "''") + "'"
+        column = owners.kind if re.fullmatch(r"[a-z_][a-z0-9_]*", owners.kind) else quoted_column(owners.kind)
+        relation = {"table": owners.table, "by": owners.key, "where": f"{column} = {literal}"}
+        name = plural(_plain(owners.table))
+        return _Way("many", (name, f"{name}_by_{owners.key.removesuffix('_id')}"), relation, ())
+
     def _keys(self, table: str) -> Sequence[tuple[str, ...]]:
         return self._unique.get(table, ())
 
@@ -124,7 +146,7 @@ class _Nesting:
             if self._is_between(name) or name in self._minor:
                 continue
             view, shows = self.view(name)
-            if self._rank(name) == 0 or not shows <= seen:
+            if self._rank(name) == 0 or not shows <= seen or self._owned[name]:
                 seen |= shows
                 yield view
 
@@ -145,8 +167,7 @@ class _Nesting:
     def _is_between(self, name: str) -> bool:
         """Whether it only joins two tables, many to many."""
         keys = self._out[name]
-        to_keys = all(set(key.referenced) == set(self._whole[key.to].key) for key in keys)
-        return to_keys and not self._in[name] and only_joins(self._whole[name], keys)
+        return not self._in[name] and only_joins(self._whole[name], keys)
 
     # -- what is in it ----------------------------------------------------------------------------------------------
 
@@ -163,7 +184,8 @@ class _Nesting:
             ends = len(path) == LEVELS or way.table in path
             below = (further for further in self._referred(way.table) if further.table not in inner)
             part = self._part(() if ends else below, inner, shows)
-            made.setdefault(way.kind, {})[name] = {**way.relation, **part}
+            where = " AND ".join(str(each["where"]) for each in (way.relation, part) if "where" in each)
+            made.setdefault(way.kind, {})[name] = {**way.relation, **part, **({"where": where} if where else {})}
         return dict(made)
 
     def _ways(self, root: str) -> Iterator[_Way]:
@@ -175,6 +197,7 @@ class _Nesting:
             keys = [key for key in keys if _short(key) != _plain(key.table)]
         ways = [way for way in map(self._referring, keys) if self._fits((root, way))]
         yield from sorted(ways, key=lambda way: way.kind == "many")
+        yield from self._owned[root]
 
     def _referred(self, table: str) -> Iterator[_Way]:
         """The rows that a row refers to."""
@@ -208,8 +231,10 @@ class _Nesting:
             "table": other.to,
             "through": key.table,
             **self._by(key.columns, key.referenced, key.to),
-            "to": self._by(other.columns, other.referenced, other.to)["by"],
+            **_to(self._by(other.columns, other.referenced, other.to)),
         }
+        if (place := position_of(self._whole[key.table], (key, other))) is not None:
+            relation["order_by"] = [f"between.{place}"]
         return _Way("many", names[1:] if key.to == other.to else names, relation, (key, other))
 
     def _by(self, held: Sequence[str], key: Sequence[str], of: str) -> Declared:
@@ -226,6 +251,12 @@ class _Nesting:
         view = ViewConfig.model_validate({"root": table, way.kind: {"": way.relation}})
         tree, problems = resolve("", view, self._source)
         return tree is not None and not problems and (self._utf8 or not tree.sorts_text)
+
+
+def _to(held: Declared) -> Declared:
+    """`by` and `references` of a row below, as a table between has them."""
+    names = {"by": "to", "references": "to_references"}
+    return {names[name]: columns for name, columns in held.items()}
 
 
 def _listed(columns: Sequence[str]) -> str | list[str]:

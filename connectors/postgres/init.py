@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from connectors.postgres.client import Postgres
 from connectors.postgres.relations import (
     ForeignKey,
+    Owners,
     Relation,
     column_meetings,
+    kinds_query,
     meetings,
+    owner_columns,
+    owners,
     relation_obstacles,
     right_obstacles,
     table_obstacles,
@@ -57,7 +61,7 @@ class Proposal:
     """`left_out`: full name -> every reason, as the rest of a sentence that begins with the name.
 
     `foreign_keys`: from one proposed table to another or itself. `unique`: the unique keys of the tables that have any.
-    `rows`: about how many each table has.
+    `rows`: about how many each table has. `owners`: columns that say of which table's row another one is.
     """
 
     database: str
@@ -67,12 +71,14 @@ class Proposal:
     unique: Mapping[str, Sequence[tuple[str, ...]]] = field(default_factory=dict)
     encoding: str = "UTF8"
     rows: Mapping[str, int] = field(default_factory=dict)
+    owners: tuple[Owners, ...] = ()
 
     def only(self, names: Collection[str]) -> Proposal:
         """The same of some of the tables, with nothing left out."""
         tables = tuple(p for p in self.tables if p.table.full_name in names)
         keys = tuple(key for key in self.foreign_keys if key.table in names and key.to in names)
-        return replace(self, tables=tables, left_out={}, foreign_keys=keys)
+        owners = tuple(each for each in self.owners if each.table in names)
+        return replace(self, tables=tables, left_out={}, foreign_keys=keys, owners=owners)
 
 
 def propose(source: Postgres, pipeline: str, schemas: Sequence[str] = ()) -> Proposal:
@@ -114,7 +120,16 @@ def propose(source: Postgres, pipeline: str, schemas: Sequence[str] = ()) -> Pro
         {name: unique.get(name, []) for name in dict.fromkeys(n for key in foreign_keys for n in (key.table, key.to))},
         source.encoding(),
         {name: relations[name].rows for name in tables},
+        tuple(_owners(source, tables.values())),
     )
+
+
+def _owners(source: Postgres, tables: Iterable[Proposed]) -> Iterator[Owners]:
+    for proposed in tables:
+        for kind, key in owner_columns(proposed.captured):
+            kinds = [str(name) for (name,) in source.rows(kinds_query(proposed.table, kind))]
+            if (found := owners(proposed.table, kind, key, kinds)) is not None:
+                yield found
 
 
 def _proposed(table: Table) -> Proposed:

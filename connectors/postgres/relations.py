@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from driftless import names
-from driftless.table import Table, join_name
+from driftless.table import Table, join_name, quoted, quoted_column
 from driftless.types import refusal
 
 _KINDS = {
@@ -168,3 +168,39 @@ def _metric(topic: str) -> str:
 
 def _is_garbled(part: str) -> bool:
     return not part.strip() or part[0] == '"' or part[-1] == '"' or "''" in part or "``" in part
+
+
+@dataclass(frozen=True)
+class Owners:
+    """Two columns that say of which table's row another one is: as `commentable_type` and `commentable_id`.
+
+    `kinds`: values of the first that are there, of the first thousand rows.
+    """
+
+    table: str
+    kind: str
+    key: str
+    kinds: tuple[str, ...]
+
+
+_FIRST_ROWS = 1000
+_MOST_KINDS = 20
+"""More of them are no kinds of tables."""
+
+
+def owner_columns(table: Table) -> Iterator[tuple[str, str]]:
+    """Pairs of columns `x_type` and `x_id`, as Rails, Laravel and others have them."""
+    for column in table.columns:
+        stem = column.name.removesuffix("_type")
+        key = table.column(f"{stem}_id") if stem != column.name else None
+        if key is not None and column.type in ("text", "varchar") and not (column.array or key.array):
+            yield column.name, key.name
+
+
+def kinds_query(table: Table, kind: str) -> str:
+    first = f"select {quoted_column(kind)} as kind from {quoted(table.full_name)} limit {_FIRST_ROWS}"
+    return f"select distinct kind from ({first}) looked_at where kind is not null order by kind limit {_MOST_KINDS + 1}"
+
+
+def owners(table: Table, kind: str, key: str, kinds: Sequence[str]) -> Owners | None:
+    return Owners(table.full_name, kind, key, tuple(kinds)) if 0 < len(kinds) <= _MOST_KINDS else None

@@ -76,9 +76,17 @@ def only_joins(table: Table, keys: Sequence[ForeignKey]) -> bool:
     return all(column.name in own or _is_by_the_way(column) for column in more)
 
 
+def position_of(table: Table, keys: Sequence[ForeignKey]) -> str | None:
+    """The column of a table that only joins by which its rows are in order, if there is one."""
+    held = {*table.key, *(column for key in keys for column in key.columns)}
+    return next((c.name for c in table.columns if c.name not in held and _is_position(c)), None)
+
+
 def _is_by_the_way(column: Column) -> bool:
-    if column.type in _TIMES and not column.array:
-        return True
+    return (column.type in _TIMES and not column.array) or _is_position(column)
+
+
+def _is_position(column: Column) -> bool:
     words = {word.lower() for word in _WORDS.findall(column.name)}
     return column.type in _NUMBERS and not column.array and not _POSITIONS.isdisjoint(words)
 

@@ -71,6 +71,7 @@ FILM = {
             "through": "public.film_category",
             "by": "film_id",
             "to": "category_id",
+            "order_by": ["between.position"],
         },
         "inventories": {
             "table": "public.inventory",

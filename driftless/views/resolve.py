@@ -93,7 +93,12 @@ class _Resolved:
         if key is not None and not table.schema:
             self._say(place, "a stream has its own key")
             return
-        for name in () if key is None else self._key(table, key, self._at, "key"):
+        if key is None:
+            return
+        if not any(set(unique) <= set(key) for unique in self._source.unique(table.full_name)):
+            self._key(table, key, self._at, "key")  # which says so
+            return
+        for name in self._columns(table, key, place):
             column = table.column(name)
             if column is not None and kind_of(column) not in ("int8", "text", "uuid"):
                 self._say(place, f"{_called(column)}: a key is of whole numbers, text or uuid")

@@ -196,10 +196,15 @@ class View:
     def sorts_text(self) -> bool:
         """Whether a list is in the order of texts, which is that of their bytes."""
         sorted_by = ((node.holder(sort), sort.column) for node, _ in self.nodes() for sort in node.order)
-        least = [(node.table, node.of) for node, _ in self.nodes() if node.kind in ("min", "max")]
-        return any(last_order(self.column(*column)) in ("text", "bpchar") for column in sorted_by) or any(
-            compute(text).typed(self.tables[table]).kind == "text" for table, text in least
-        )
+        if any(last_order(self.column(*column)) in ("text", "bpchar") for column in sorted_by):
+            return True
+        for node, _ in self.nodes():
+            table, texts = self.tables[node.table], [*node.computed.values(), *([node.of] if node.of else [])]
+            if any(compute(text).orders_text(table) for text in texts):
+                return True
+            if node.kind in ("min", "max") and compute(node.of).typed(table).kind == "text":
+                return True
+        return False
 
     @cached_property
     def fingerprint(self) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from driftless.suggest import did_you_mean
@@ -108,10 +109,7 @@ class Where:
 
     def orders_text(self, table: Table) -> bool:
         """Whether text is compared by its order, which is that of the bytes in the database's encoding."""
-        return any(
-            isinstance(test, Compare) and test.operator not in ("=", "<>") and _kind(test.left, table) in _TEXTS
-            for test in _tests(self.condition)
-        )
+        return _order_text(_tests(self.condition), table)
 
 
 @dataclass(frozen=True)
@@ -145,7 +143,12 @@ class Computation:
         """The same for a table that it fits."""
         return typed(self.term, table)
 
+    def orders_text(self, table: Table) -> bool:
+        """As that of `Where`."""
+        return _order_text(_tests_in(self.term), table)
 
+
+@lru_cache(maxsize=256)
 def parse(text: str) -> Where:
     """Read a condition; raises WhereRefused with every mistake that can be told without the table."""
     from driftless.where.parser import read  # its library takes 0.2 s to import, and few commands need it
@@ -156,6 +159,7 @@ def parse(text: str) -> Where:
     return Where(text, condition)
 
 
+@lru_cache(maxsize=256)
 def compute(text: str) -> Computation:
     """Read a value that is computed; raises WhereRefused as `parse`."""
     from driftless.where.parser import read_term
@@ -205,6 +209,26 @@ def _names_in(term: Term) -> Iterator[Name]:
                     yield from _names(test)
                 yield from _names_in(value)
             yield from () if otherwise is None else _names_in(otherwise)
+
+
+def _tests_in(term: Term) -> Iterator[Test]:
+    """Those of the conditions in a term."""
+    match term:
+        case Operation(_, arguments):
+            for argument in arguments:
+                yield from _tests_in(argument)
+        case Case(branches, otherwise):
+            for condition, value in branches:
+                yield from _tests(condition)
+                yield from _tests_in(value)
+            yield from () if otherwise is None else _tests_in(otherwise)
+
+
+def _order_text(tests: Iterable[Test], table: Table) -> bool:
+    return any(
+        isinstance(test, Compare) and test.operator not in ("=", "<>") and _kind(test.left, table) in _TEXTS
+        for test in tests
+    )
 
 
 def _computes(test: Test) -> bool:

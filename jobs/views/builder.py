@@ -78,6 +78,7 @@ class Builder:
         self.stop = threading.Event()
         self.asked = MaintenanceRequests()
         self.pace = FanoutThrottle()
+        self._told_circles: set[str] = set()
         self.oversized = Oversized(shared.quarantine, build, shard, Oversized.limit(shared.kafka.settings()))
         self._own = build.log
         self._logs = logs
@@ -304,11 +305,24 @@ class Builder:
             self.oversized.published(fitting)
             self.progress.published += len(fitting)
         store.published(part)
+        self._tell_circles(store)
         if part.large:
             log = self._own
             ends = self._kafka.written_ends({log.topic: log.partitions})[log.topic]
             self.pace.published(sum(ends.values()) - sum(log.floor.values()))
         self.progress.changed.set()
+
+    def _tell_circles(self, store: SqliteRows) -> None:
+        """Each table once: a path ends where it began, so that no document is endless."""
+        for table, key in store.circles().items():
+            if table not in self._told_circles:
+                self._told_circles.add(table)
+                _log.warning(
+                    "%s: the row %s of %s is its own ancestor: its path has each row of the circle once",
+                    self.group,
+                    key,
+                    table,
+                )
 
     def _claim(self, store: SqliteRows) -> None:
         """Raise the frontier to the newest cut of which everything is published.

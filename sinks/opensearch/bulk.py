@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from driftless.sink import Rejected
 from sinks._arrow import Texts, join, text
 from sinks.opensearch.id import document_ids
+from sinks.opensearch.routing import Routing
 
 ANSWER = "errors,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by"
 """What is asked of the server's answer: with `errors` false, most of it need not even be looked at."""
@@ -24,11 +25,13 @@ _RETRY = {408, 429, 500, 502, 503, 504}
 _GONE = {"index_not_found_exception", "invalid_index_name_exception", "index_closed_exception"}
 
 
-def bulk_body(writes: pa.RecordBatch) -> bytes:
+def bulk_body(writes: pa.RecordBatch, routing: Routing | None = None) -> bytes:
     """One request for all of the batch, in order; each item carries its version for the server to judge."""
     ids = document_ids(writes.column("key"))
     versions, documents = writes.column("version"), writes.column("document")
-    heads = join('":{"_id":', _json_text(ids), ',"version":', text(versions), ',"version_type":"external"}}\n')
+    routed = None if routing is None else routing.of_keys(writes.column("key"))
+    shards = [] if routed is None else [',"routing":', _json_text(routed)]
+    heads = join('":{"_id":', _json_text(ids), *shards, ',"version":', text(versions), ',"version_type":"external"}}\n')
     lines = join('{"index', heads, _one_line(documents), "\n")
     if documents.null_count:
         lines = pc.coalesce(lines, join('{"delete', heads))

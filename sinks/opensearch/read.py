@@ -16,6 +16,7 @@ from driftless.errors import SinkError, SinkUnavailable
 from sinks._arrow import batch
 from sinks.opensearch.bulk import reason
 from sinks.opensearch.id import document_id
+from sinks.opensearch.routing import Routing
 from sinks.opensearch.server import SHARDS, OpenSearchServer
 
 _KEEP_OPEN = "5m"  # between two pages of a scan: as long as the reader may take over one page
@@ -26,7 +27,7 @@ _PAGE_LENGTH = 4_000_000
 _SOURCE = '"_source":'
 
 
-def read(server: OpenSearchServer, alias: str, keys: Sequence[str]) -> pa.RecordBatch:
+def read(server: OpenSearchServer, alias: str, keys: Sequence[str], routing: Routing) -> pa.RecordBatch:
     """Sees every acknowledged write, refreshed or not."""
     rows: list[tuple[str, int, str]] = []
     wanted = {document_id(key): key for key in keys}
@@ -34,7 +35,10 @@ def read(server: OpenSearchServer, alias: str, keys: Sequence[str]) -> pa.Record
     start, page = 0, _FIRST_PAGE
     while start < len(ids):
         some = ids[start : start + page]
-        _, answer = server.call("POST", f"/{alias}/_mget", {"ids": some})
+        entries = [{"_id": id_, "routing": routing.of_key(wanted[id_])} for id_ in some]
+        _, answer = server.call(
+            "POST", f"/{alias}/_mget", {"ids": some} if routing.place is None else {"docs": entries}
+        )
         for hit in hits(answer, "docs"):
             if hit.error is not None:
                 raise SinkUnavailable(f"`{alias}` cannot be read now: {reason(hit.error)}", hint=SHARDS)

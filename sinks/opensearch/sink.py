@@ -27,6 +27,7 @@ from sinks.opensearch.id import document_ids
 from sinks.opensearch.mapping import mapping_notes
 from sinks.opensearch.read import read, scan
 from sinks.opensearch.readers_alias import ReadersAlias
+from sinks.opensearch.routing import Routing
 from sinks.opensearch.server import TOO_LARGE, Access, OpenSearchServer, error_type
 
 # Settings that would break a guarantee, with what they would break.
@@ -63,6 +64,12 @@ class Config(SinkConfig):
         "added by its first value with `true`. Without one, the server guesses each field's type from the first value "
         "it sees, except dates, which stay text.",
         examples=["{dynamic: strict, properties: {id: {type: long}, title: {type: text}}}"],
+    )
+    routing: str | None = Field(
+        default=None,
+        description="A column of the key whose value chooses the shard, so that a search with this `routing` "
+        "asks one shard alone. By the whole key if left out.",
+        examples=["tenant_id"],
     )
     ca_certs: Annotated[str | None, ACCESS] = Field(
         default=None, description="File of certificates to trust for `https`.", examples=["/etc/ssl/search-ca.pem"]
@@ -152,6 +159,10 @@ class Config(SinkConfig):
     def validate_for(self, context: SinkContext) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", context.pipeline):
             raise Unfit("index", "the pipeline's name becomes part of an index name: use a-z, 0-9, `_`, `.` and `-`")
+        try:
+            Routing.of_column(self.routing, context.key_columns)
+        except ValueError as exc:
+            raise Unfit("routing", str(exc)) from None
 
 
 class OpenSearchSink:
@@ -181,6 +192,7 @@ class OpenSearchSink:
             request_seconds=config.request_seconds,
             retry_seconds=config.retry_seconds,
         )
+        self._routing = Routing.of_column(config.routing, context.key_columns)
         self._readers = ReadersAlias(self._server, config.index, context)
         self._checkpoints = Checkpoints(self._server, context)
         self._faithful = Faithful(self._server, config.index, context, strict=config.mapping.get("dynamic") == "strict")
@@ -284,7 +296,7 @@ class OpenSearchSink:
         # The server waits for a shard half as long as we wait for the server: so it can still say which items it took.
         patience = f"{round(self._config.request_seconds * 500)}ms"
         path = f"/{self._writes(generation)}/_bulk?require_alias=true&timeout={patience}&filter_path={ANSWER}"
-        status, answer = self._server.bulk(path, bulk_body(writes))
+        status, answer = self._server.bulk(path, bulk_body(writes, self._routing))
         if status == 200:
             verdict = judge(orjson.loads(answer), writes)
             if verdict.gone:
@@ -315,7 +327,7 @@ class OpenSearchSink:
     # -- reads --------------------------------------------------------------------------------------------------
 
     def read(self, generation: int, keys: Sequence[str]) -> pa.RecordBatch:
-        return read(self._server, self._writes(generation), keys)
+        return read(self._server, self._writes(generation), keys, self._routing)
 
     def scan(self, generation: int) -> Iterator[pa.RecordBatch]:
         """As of one moment, after a refresh. The key is the `_id`: for a key that is hashed, the hash (`scan_keys`)."""

@@ -71,13 +71,14 @@ def _in_place(part: LayoutNode) -> str:
         most = "" if part.node.limit is None else f" LIMIT {part.node.limit}"
         return f"SELECT b.d AS d {_rows(part)} AND b.gone IS NULL ORDER BY l0.place{most}"
     # Of a circle each row once. The plus: see `rows_sql`.
-    hop, kept = part.hops[0], part.kept.name
+    hop, kept, key = part.hops[0], part.kept.name, "c.key" if part.kept.number is None else "c.id"
     first = (
         f"SELECT id, {part.parent}, 0, ',' || id || ',' FROM {kept} WHERE {hop.lower_column} = +r.{hop.upper_column}"
     )
     more = (
         f"SELECT c.id, c.{part.parent}, up.n - 1, up.seen || c.id || ',' FROM up CROSS JOIN {kept} c "
-        f"ON c.{hop.lower_column} = +up.parent WHERE c.gone IS NULL AND NOT instr(up.seen, ',' || c.id || ',')"
+        f"ON c.{hop.lower_column} = +up.parent WHERE c.gone IS NULL "
+        f"AND iif(instr(up.seen, ',' || c.id || ','), df_circle({literal(part.node.table)}, {key}), 1)"
     )
     path = (
         f"WITH RECURSIVE up (id, parent, n, seen) AS ({first} AND gone IS NULL UNION ALL {more}) SELECT id, n FROM up"

@@ -84,6 +84,9 @@ class RowStore(Protocol):
     def frontier(self) -> str | None:
         """The newest cut of which every document is published; None where there is none yet."""
 
+    def circles(self) -> dict[str, str]:
+        """Table -> the key of a row that was found to be its own ancestor, since the store was opened."""
+
     def counts(self) -> dict[str, int]:
         """Table -> how many of its rows are kept here."""
 

@@ -61,6 +61,7 @@ class SqliteRows:
         self._shard = shard
         self._here = intake.Shard(view.shards, shard)
         self._given: Slice | None = None
+        self._circles: dict[str, str] = {}
         self._frontier: str | None = None
         self._looked_at = -1  # by how many changes had been made
         if not path.is_file():
@@ -314,6 +315,9 @@ class SqliteRows:
             cut = self._run(f"SELECT cut {done} ORDER BY number DESC LIMIT 1", oldest).fetchone()
             return None if cut is None else str(cut[0])
 
+    def circles(self) -> dict[str, str]:
+        return dict(self._circles)
+
     def counts(self) -> dict[str, int]:
         with self._readable():
             return {
@@ -328,7 +332,7 @@ class SqliteRows:
     # -- the file -----------------------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        register(self._connection)
+        register(self._connection, self._circles)
         self._run("PRAGMA locking_mode = EXCLUSIVE")
         # A power failure may take back what was done last, whole: the positions go back with it.
         self._run("PRAGMA synchronous = NORMAL")

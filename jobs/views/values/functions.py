@@ -18,8 +18,10 @@ from jobs.views.values.sqlite_values import double_order, literal, matches, mome
 from jobs.views.values.tally import TallyOfRows, average_of, merged, sum_of
 
 
-def register(connection: sqlite3.Connection) -> None:
-    """Make them known. Of null all but those that compute give null."""
+def register(connection: sqlite3.Connection, circles: dict[str, str]) -> None:
+    """Make them known. Of null all but those that compute give null. `circles`: table -> key of a row that is its own
+    ancestor, which `df_circle` puts there.
+    """
     functions: list[tuple[str, int, Callable[..., Any]]] = [
         ("df_numeric", 1, _of_some(lambda text: numeric_order(Decimal(text.strip('"'))))),
         ("df_float", 2, _of_some(lambda text, single: double_order(text, single=bool(single)))),
@@ -34,6 +36,7 @@ def register(connection: sqlite3.Connection) -> None:
     connection.create_aggregate("df_tally", 2, TallyOfRows)  # type: ignore[arg-type]  # of which they know one form
     for name, arguments, function in functions:
         connection.create_function(name, arguments, function, deterministic=True)
+    connection.create_function("df_circle", 2, lambda table, key: 0 * len(circles.setdefault(table, str(key))))
 
 
 def admitted_sql(where: str, table: Table, texts: dict[str, str]) -> str:

@@ -31,6 +31,20 @@ def test_a_document_moves_with_its_key(make_pipeline: MakePipeline, source: psyc
     listed = {"table": "public.tags", "ids": "tags", "value": "name"}
     declared = {"root": "public.products", "key": "slug", "columns": ["title"], "many": {"tags": listed}}
     pipeline.sync["views"]["product"] = declared
+    pipeline.sync["views"]["label"] = {
+        "root": "public.products",
+        "columns": ["id"],
+        "computed": {"label": "coalesce(upper(slug), '-') || ' ' || title", "kind": "'product'"},
+        "where": "lower(title) <> 'draft'",
+    }
+    label = View(
+        "label",
+        "public.products",
+        fields={"id": "id", "label": "label", "kind": "kind"},
+        where="lower(title) <> 'draft'",
+        instead={"label": "coalesce(upper(t.slug), '-') || ' ' || t.title", "kind": "'product'::text"},
+    )
+    pipeline.follow("label", label, {"redis": {}})
     pipeline.follow("by-slug", view, {"redis": {}})
     pipeline.follow("search", view, {"opensearch": {"mapping": {"dynamic": False}}})
     pipeline.apply()
@@ -43,6 +57,8 @@ def test_a_document_moves_with_its_key(make_pipeline: MakePipeline, source: psyc
         "delete from products where id = 2",
         "insert into products values (4, 'desk', 'Another desk', '{1,9}')",
         "update products set slug = null where id = 3",
+        "update products set title = 'DRAFT' where id = 4",
+        "update products set title = 'Final' where id = 3",
     ):
         source.execute(change.encode())
     pipeline.assert_in_step()

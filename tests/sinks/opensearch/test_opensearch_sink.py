@@ -28,6 +28,25 @@ pytestmark = pytest.mark.server
 class TestOpenSearchSink(OpenSearchRefusals, SinkSuite):
     # -- the place ----------------------------------------------------------------------------------------------
 
+    def test_a_column_of_the_key_chooses_the_shard(self, store_url: str, name: str) -> None:
+        config = {**self.config(store_url, name), "routing": "tenant", "settings": {"number_of_shards": 5}}
+        sink = open_sink("opensearch", config, SinkContext(name, name, ("id", "tenant")))
+        sink.create(1)
+        keys = [f'[{number},"t {number % 3}"]' for number in range(12)]
+        sink.apply(1, writes(*(upsert(key, 1, {"n": number}) for number, key in enumerate(keys))))
+        sink.apply(1, writes(delete(keys[0], 2), upsert(keys[1], 2, {"n": 100}), upsert(keys[2], 1, {"n": 0})))
+        assert {row[0]: row[1] for row in rows(sink.read(1, keys))} == {
+            key: 2 if number == 1 else 1 for number, key in enumerate(keys) if number
+        }
+        assert sink.count(1) == 11
+        assert len(stored(sink, 1)) == 11
+        _, answer = ask(store_url, "GET", f"/{name}-1/_search?size=20&routing=t%201")
+        mine = [hit for hit in answer["hits"]["hits"] if hit["_routing"] == "t 1"]
+        assert sorted(hit["_source"]["n"] for hit in mine) == [4, 7, 10, 100]
+        assert answer["_shards"]["total"] == 1
+        sink.drop(1)
+        sink.close()
+
     def test_an_index_deleted_under_a_running_follower_is_loud_and_not_made_anew(
         self, sink: Sink, generation: int, store_url: str, name: str
     ) -> None:

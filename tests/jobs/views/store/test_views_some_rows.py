@@ -135,6 +135,7 @@ def test_a_subtree_that_moves_changes_the_paths_below_it_and_no_others(tmp_path:
     shop.apply(*(section(shop, n, parent) for n, parent in ((1, None), (2, 1), (3, 2), (4, 1))))
     shop.apply(*(shop.row("public.pages", str(n), id=n, section=n) for n in (1, 2, 3, 4)))
     assert paths(shop.drain()) == {"1": ["1"], "2": ["1", "2"], "3": ["1", "2", "3"], "4": ["1", "4"]}
+    assert shop.store.circles() == {}
     shop.apply(section(shop, 2, 4))
     assert paths(shop.drain()) == {"2": ["1", "4", "2"], "3": ["1", "4", "2", "3"]}
     shop.apply(shop.row(SECTIONS, "4"))
@@ -147,6 +148,9 @@ def test_a_circle_ends_where_it_began(tmp_path: Path) -> None:
     shop.apply(section(shop, 1, 2), section(shop, 2, 3), section(shop, 3, 1), section(shop, 4, 4))
     shop.apply(*(shop.row("public.pages", str(n), id=n, section=n) for n in (1, 4)))
     assert paths(shop.drain()) == {"1": ["3", "2", "1"], "4": ["4"]}
+    ((table, key),) = shop.store.circles().items()
+    assert table == SECTIONS
+    assert key in "1234"
     shop.apply(section(shop, 3, None, "top"))
     assert paths(shop.drain()) == {"1": ["top", "2", "1"]}
     shop.store.close()

@@ -17,7 +17,9 @@ _SIGNIFICANT, _MOST = 16, 1000
 
 def read(text: str) -> Decimal:
     """Of its JSON text, where NaN and infinity stand in quotes."""
-    return _plain(Decimal(text.strip('"')))
+    if '"' in text or "e" in text or "E" in text:
+        return _plain(Decimal(text.strip('"')))
+    return Decimal(text)
 
 
 def write(value: Decimal) -> str:
@@ -36,15 +38,15 @@ def scale(value: Decimal) -> int:
 
 
 def add(left: Decimal, right: Decimal) -> Decimal:
-    return _plain(EXACT.add(left, right))
+    return _unsigned_zero(EXACT.add(left, right))
 
 
 def subtract(left: Decimal, right: Decimal) -> Decimal:
-    return _plain(EXACT.subtract(left, right))
+    return _unsigned_zero(EXACT.subtract(left, right))
 
 
 def multiply(left: Decimal, right: Decimal) -> Decimal:
-    return _plain(EXACT.multiply(left, right))
+    return _unsigned_zero(EXACT.multiply(left, right))
 
 
 def negate(value: Decimal) -> Decimal:
@@ -92,6 +94,10 @@ def _first_group(value: Decimal) -> tuple[int, int]:
     power = value.adjusted()
     weight = power // _GROUP
     return weight, int(abs(value).scaleb(-weight * _GROUP, EXACT))
+
+
+def _unsigned_zero(value: Decimal) -> Decimal:
+    return value if value else value.copy_abs()
 
 
 def _plain(value: Decimal) -> Decimal:

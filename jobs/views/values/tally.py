@@ -1,75 +1,95 @@
-"""The tally of values: all that a sum and an average take, and such that a value can be taken away again."""
+"""The tally of values: all that a sum and an average take, and such that a value can be taken away again.
+
+Of each scale it has how many values there are and their sum, as a whole number of the last digit's unit; and how many
+there are of NaN and of the infinities. So the scale of a sum is that of the values that are left.
+"""
 
 from __future__ import annotations
 
 import json
 from decimal import Decimal
-from typing import Any
 
 from jobs.views.values import numerics
 
-Tally = tuple[int, Decimal, dict[str, int]]
-"""How many values there are, the sum of those that are finite, and how many there are of each scale or word."""
+Tally = dict[str, list[int]]
+"""Scale, or the word of what is not finite -> how many values, and their sum. Of what comes and goes both may be less
+than nothing, and the one nothing without the other.
+"""
 
 
 class TallyOfRows:
     """An aggregate function of SQLite: the tally of values, each added, or taken away where the sign is -1."""
 
     def __init__(self) -> None:
-        self._count, self._total, self._scales = 0, Decimal(0), dict[str, int]()
+        self._found: dict[int | str, list[int]] = {}
 
     def step(self, sign: int, text: str | None) -> None:
         if text is None:
             return
-        value = numerics.read(text)
-        self._count += sign
-        word = str(numerics.scale(value)) if value.is_finite() else numerics.write(value)
-        self._scales[word] = self._scales.get(word, 0) + sign
-        if value.is_finite():
-            self._total = numerics.EXACT.add(self._total, value if sign > 0 else value.copy_negate())
+        point = text.find(".")
+        scale: int | str = 0 if point < 0 else len(text) - point - 1
+        try:
+            units = int(text) if point < 0 else int(text[:point] + text[point + 1 :])
+        except ValueError:
+            scale, units = _unusual(text)
+        entry = self._found.setdefault(scale, [0, 0])
+        entry[0] += sign
+        entry[1] += sign * units
 
     def finalize(self) -> str:
-        return _write(self._count, self._total, self._scales)
+        return _write({str(scale): entry for scale, entry in self._found.items()})
 
 
 def merged(text: str | None, other: str | None) -> str | None:
     if text is None or other is None:
         return text or other
-    (count, total, scales), (more, added, others) = _read(text), _read(other)
-    for word, number in others.items():
-        scales[word] = scales.get(word, 0) + number
-    return _write(count + more, numerics.EXACT.add(total, added), scales)
+    found = _read(text)
+    for scale, (count, units) in _read(other).items():
+        entry = found.setdefault(scale, [0, 0])
+        entry[0] += count
+        entry[1] += units
+    return _write(found)
 
 
 def sum_of(text: str | None) -> str | None:
     """Its JSON text; None where there are no values."""
-    found = _total(text)
+    found = _total(_read(text))
     return None if found is None else numerics.as_json(found)
 
 
 def average_of(text: str | None) -> str | None:
-    found = _total(text)
-    return None if found is None or text is None else numerics.as_json(numerics.divide(found, Decimal(_read(text)[0])))
+    tally = _read(text)
+    found, count = _total(tally), sum(count for count, _ in tally.values())
+    return None if found is None else numerics.as_json(numerics.divide(found, Decimal(count)))
 
 
-def _total(text: str | None) -> Decimal | None:
-    if text is None:
+def _total(tally: Tally) -> Decimal | None:
+    if not tally:
         return None
-    count, total, scales = _read(text)
-    if count == 0:
-        return None
-    words = {word for word in scales if word[-1].isalpha()}
+    words = {word for word in tally if word[-1].isalpha()}
     if words:
         return Decimal(words.pop()) if len(words) == 1 else Decimal("NaN")
-    most = max(map(int, scales))
-    return numerics.EXACT.quantize(total, Decimal(1).scaleb(-most))
+    most = max(map(int, tally))
+    return Decimal(sum(units * 10 ** (most - int(scale)) for scale, (_, units) in tally.items())).scaleb(
+        -most, numerics.EXACT
+    )
 
 
-def _read(text: str) -> Tally:
-    count, total, scales = json.loads(text)
-    return count, Decimal(total), scales
+def _unusual(text: str) -> tuple[int | str, int]:
+    """With an exponent, or no number."""
+    value = numerics.read(text)
+    if not value.is_finite():
+        return numerics.write(value), 0
+    scale = numerics.scale(value)
+    return scale, int(value.scaleb(scale, numerics.EXACT))
 
 
-def _write(count: int, total: Decimal, scales: dict[str, int]) -> str:
-    told: list[Any] = [count, str(total), {word: number for word, number in scales.items() if number}]
-    return json.dumps(told, separators=(",", ":"))
+def _read(text: str | None) -> Tally:
+    found = {} if text is None else json.loads(text)
+    return {scale: [count, int(Decimal(units))] for scale, (count, units) in found.items()}
+
+
+def _write(tally: Tally) -> str:
+    # A whole number of more digits than Python writes by itself is written by Decimal.
+    kept = {s: (count, f"{Decimal(units):f}") for s, (count, units) in tally.items() if count or units}
+    return json.dumps(kept, separators=(",", ":"))

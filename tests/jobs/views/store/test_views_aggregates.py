@@ -106,6 +106,7 @@ def test_no_row_is_looked_at_for_a_count_or_a_sum_and_one_for_the_greatest(tmp_p
         (['"NaN"', "1"], '"NaN"', '"NaN"'),
         (['"Infinity"', "1"], '"Infinity"', '"Infinity"'),
         (['"Infinity"', '"-Infinity"'], '"NaN"', '"NaN"'),
+        (["1" * 5000, "0.5"], "1" * 5000 + ".5", "5" * 4999 + ".8"),
         (["9223372036854775807", "9223372036854775807"], "18446744073709551614", "9223372036854775807"),
     ],
 )

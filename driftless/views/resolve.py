@@ -135,6 +135,11 @@ class _Resolved:
         excluded = self._source.excluded.get(table.full_name, ())
         gone = self._source.gone() if any(table.column(name) is None for name in computation.columns) else {}
         refusals = computation.refusals(table, excluded=excluded, gone=gone)
+        for name in () if table.schema or refusals else sorted(computation.columns):
+            # A document's text of others need not be that which Postgres would write.
+            column = table.column(name)
+            if column is not None and kind_of(column) not in ("int8", "numeric", "text", "bool"):
+                refusals.append(f"{_called(column)}, which cannot be computed with in a stream's documents")
         for problem in refusals:
             self._say(at, problem)
         return None if refusals else computation.typed(table)

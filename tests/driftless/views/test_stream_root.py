@@ -124,6 +124,12 @@ def test_its_build_begins_with_a_build_of_the_stream(postgres: str, tmp_path: Pa
             "views.sales.columns.1: the stream sold has no column m; known: `began`, ",
         ),
         ("where: n > 1", "where: m > 1", "views.sales.where: column 1: the stream sold has no column m; known: "),
+        (
+            "    where: n > 1\n",
+            "    computed: {at: 'coalesce(began, began)'}\n",
+            "views.sales.computed.at: began is timestamptz, which cannot be computed with in a stream's documents",
+        ),
+        ("    where: n > 1\n", "    key: product\n", "views.sales.key: a stream has its own key"),
         ("by: product,", "by: began,", "views.sales.one.product.by: began is timestamptz and id is int8"),
     ],
 )
@@ -161,6 +167,18 @@ def test_the_source_joins_what_was_computed_with_the_rows_of_now(postgres: str, 
     assert '"paid": 1.50' in found["a"]
     assert '"paid": 12345678901234567890.5' in found["c"]
     assert [key for key, _ in some] == ["b"]
+
+
+@pytest.mark.server
+def test_what_is_computed_of_a_result_is_in_its_document(postgres: str, tmp_path: Path) -> None:
+    told = "    where: n * 2 > 2\n    computed: {mean: 'paid / nullif(n, 0)', kind: \"'sale'\"}\n"
+    documents = {"a": document(1, 4, "1.50", None), "b": document(1, 1, "9", None)}
+    with made(postgres, tmp_path, written(("    where: n > 1\n", told))) as shop, shop.owner.transaction():
+        moment = StreamRootMoment(SourceSnapshot(7, shop.owner), documents)
+        found = dict(pair for page in moment.documents(select(shop.view)) for pair in page)
+    assert found.keys() == {"a"}
+    assert '"mean": 0.37500000000000000000' in found["a"]
+    assert json.loads(found["a"])["kind"] == "sale"
 
 
 @pytest.mark.server

@@ -41,8 +41,8 @@ def tables(postgres: str) -> Iterator[tuple[psycopg.Connection, CapturedTables]]
         yield connection, CapturedTables(found, source.unique_keys)
 
 
-def test_the_page_has_eight_shapes() -> None:
-    assert len(SHAPES) == 8
+def test_the_page_has_nine_shapes() -> None:
+    assert len(SHAPES) == 9
 
 
 @pytest.mark.parametrize("place", range(len(SHAPES)), ids=lambda place: f"line {SHAPES[place][0].line}")

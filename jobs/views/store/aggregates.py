@@ -11,6 +11,9 @@ from collections.abc import Iterator
 
 from jobs.views.store.layout import Layout, LayoutNode, rows_sql
 
+_DIGITS = 10
+"""Of numbers that SQLite adds up by itself: of a thousand million of them the sum is below 2^63."""
+
 
 def tables(layout: Layout) -> Iterator[str]:
     """To be made with the store's file."""
@@ -24,12 +27,25 @@ def temporary(layout: Layout) -> Iterator[str]:
 
 
 def filled(layout: Layout) -> Iterator[str]:
-    """Over all rows, once they are there."""
+    """Over all rows, once they are there: first what SQLite can add up by itself, then the rest."""
     for part in _kept(layout):
-        lookup, value = part.hops[-1].lower_column, part.members
+        table, lookup, value = _name(part), part.hops[-1].lower_column, part.members
+        rows = f"FROM {part.kept.name} WHERE gone IS NULL AND {lookup} IS NOT NULL"
+        if part.node.kind == "count":
+            yield f"INSERT INTO {table} SELECT {lookup}, count(*), NULL {rows} GROUP BY {lookup}"
+            continue
+        # As jobs/views/values/tally.py has it, of plain numbers with so few digits that no sum overflows.
+        point, plain = f"instr({value}, '.')", f"length({value}) <= {_DIGITS} AND {value} NOT GLOB '*[^-0-9.]*'"
+        scale = f"iif({point}, length({value}) - {point}, 0)"
+        units = f"iif({plain}, CAST(replace({value}, '.', '') AS INTEGER), 0)"
         yield (
-            f"INSERT INTO {_name(part)} SELECT {lookup}, count(*), {_tally(part, '1', value)} FROM {part.kept.name} "
-            f"WHERE gone IS NULL AND {lookup} IS NOT NULL GROUP BY {lookup}"
+            f"INSERT INTO {table} SELECT {lookup}, count(*), "
+            f"iif(count({value}), min({scale}) || ':' || count({value}) || ':' || sum({units}), '') {rows} "
+            f"GROUP BY {lookup} HAVING coalesce(min({plain}), 1) AND min({scale}) IS max({scale})"
+        )
+        yield (
+            f"INSERT INTO {table} SELECT {lookup}, count(*), {_tally(part, '1', value)} {rows} "
+            f"AND {lookup} NOT IN (SELECT k FROM {table}) GROUP BY {lookup}"
         )
 
 

@@ -6,7 +6,6 @@ there are of NaN and of the infinities. So the scale of a sum is that of the val
 
 from __future__ import annotations
 
-import json
 from decimal import Decimal
 
 from jobs.views.values import numerics
@@ -53,6 +52,9 @@ def merged(text: str | None, other: str | None) -> str | None:
 
 def sum_of(text: str | None) -> str | None:
     """Its JSON text; None where there are no values."""
+    if text is not None and ";" not in text and text[-1:].isdigit():  # of one scale, as of most columns
+        scale, _, units = text.split(":")
+        return _with_point(units, int(scale))
     found = _total(_read(text))
     return None if found is None else numerics.as_json(found)
 
@@ -84,12 +86,21 @@ def _unusual(text: str) -> tuple[int | str, int]:
     return scale, int(value.scaleb(scale, numerics.EXACT))
 
 
+def _with_point(units: str, scale: int) -> str:
+    if not scale:
+        return units
+    sign, digits = ("-", units[1:]) if units[0] == "-" else ("", units)
+    digits = digits.rjust(scale + 1, "0")
+    return f"{sign}{digits[:-scale]}.{digits[-scale:]}"
+
+
 def _read(text: str | None) -> Tally:
-    found = {} if text is None else json.loads(text)
-    return {scale: [count, int(Decimal(units))] for scale, (count, units) in found.items()}
+    parts = (part.split(":") for part in text.split(";")) if text else ()
+    return {scale: [int(count), int(Decimal(units))] for scale, count, units in parts}
 
 
 def _write(tally: Tally) -> str:
+    """`scale:count:units` of each scale, with `;` between them."""
     # A whole number of more digits than Python writes by itself is written by Decimal.
-    kept = {s: (count, f"{Decimal(units):f}") for s, (count, units) in tally.items() if count or units}
-    return json.dumps(kept, separators=(",", ":"))
+    kept = ((s, count, units) for s, (count, units) in tally.items() if count or units)
+    return ";".join(f"{scale}:{count}:{Decimal(units):f}" for scale, count, units in kept)

@@ -346,6 +346,9 @@ class _Resolved:
             between = last is not None and name.startswith("between.") and table.column(name) is None
             holder = last if between and last is not None else table
             name = name.removeprefix("between.") if between else name
+            if last is not None and table.column(name) is None and not between and last.column(name) is not None:
+                self._say(place, f"{name} is a column of {last.called}: write `between.{written}`")
+                continue
             column = self._column(holder, name, place)
             if column is not None and order(column) is None:
                 self._say(place, f"{_called(column)}, whose order in Postgres cannot be told from the log")

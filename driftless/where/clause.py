@@ -132,6 +132,10 @@ class Computation:
     ) -> list[str]:
         """As those of `Where`."""
         found = _all_missing(_names_in(self.term), table, excluded, gone)
+        if found and isinstance(self.term, Name):
+            found = [
+                (at, f"{what}; the text {self.term.text} is written `\"'{self.term.text}'\"`") for at, what in found
+            ]
         if not found:
             try:
                 typed(self.term, table)

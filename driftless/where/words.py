@@ -12,6 +12,14 @@ Problems = list[tuple[int, str]]
 SIGNS = {"=", "<>", "!=", "<", "<=", ">", ">=", "(", ")", ",", "+", "-", "*", "/", "%", "||", "->", "->>"}
 _WORDS = {"and", "or", "not", "in", "is", "null", "true", "false", "between", "like", "any"}
 _WORDS |= {"case", "when", "then", "else", "end"}
+_INSTEAD = {
+    **{
+        name: f"{name} is over rows: write it in a relation of `many`, as `{name}: ...`"
+        for name in ("count", "sum", "min", "max", "avg")
+    },
+    "concat": "write a || b, and coalesce(a, '') for what may be null",
+}
+"""Functions that somebody would look for, and what there is for them."""
 _FUNCTIONS = ("lower", "upper", "length", "coalesce", "nullif", "replace")
 # What may not be a bare column in Postgres: the words that pg_get_keywords() has as R and T. And `if`, which sqlglot
 # takes for the beginning of a statement.
@@ -64,6 +72,8 @@ def _keyword(raw: str, *, after_is: bool) -> str | None:
 
 
 def _call(name: str, after: str, kind_after: TokenType | None) -> str | None:
+    if after == "(" and name.lower() in _INSTEAD:
+        return _INSTEAD[name.lower()]
     if after == "(" and name.lower() not in _FUNCTIONS:
         return f"there is no function {name} here, but {', '.join(_FUNCTIONS)}"
     if after == ".":

@@ -63,6 +63,20 @@ IN_THE_FILE = [
 
 BY_THE_TABLES = [
     (
+        "a constant without its quotes",
+        "    columns: [id, status]",
+        "    columns: [id]\n    computed: {kind: sale}",
+        "17: views.order.computed.kind: column 1: public.orders has no column sale; known: `code`, `customer_email`, "
+        "`customer_id`, `id`, `rate`, `status`; the text sale is written `\"'sale'\"`",
+    ),
+    (
+        "an order by a column of the table between",
+        "                to: category_id",
+        "                to: category_id\n                order_by: [product_id desc]",
+        f"39: {PRODUCT}.many.categories.order_by.0: product_id is a column of public.product_categories: "
+        "write `between.product_id desc`",
+    ),
+    (
         "a key that is not unique",
         "    shards: 2",
         "    key: status",

@@ -45,6 +45,8 @@ PLAIN = "literals are written 'text', 12.5, TRUE or FALSE"
     ("text", "problem"),
     [
         ("status = 'x' and now() > at", f"column 18: there is no function now {FUNCTIONS}"),
+        ("sum(total) > 1", "column 1: sum is over rows: write it in a relation of `many`, as `sum: ...`"),
+        ("concat(status, 'x') = 'y'", "column 1: write a || b, and coalesce(a, '') for what may be null"),
         ("initcap(status) = 'x'", f"column 1: there is no function initcap {FUNCTIONS}"),
         ('"lower"(status) = 1', f'column 1: there is no function "lower" {FUNCTIONS}'),
         ("o.total = 1", "column 1: name the column alone, without o before it"),

@@ -22,7 +22,7 @@ FIGURES = {
     "rebuild": 8,
     "snapshot": 1,
     "quarantine": 4,
-    "views": 13,
+    "views": 17,
     "idle": 4,
     "growth_views": 3,
     "verify": 12,

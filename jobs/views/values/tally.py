@@ -52,7 +52,7 @@ def merged(text: str | None, other: str | None) -> str | None:
 
 def sum_of(text: str | None) -> str | None:
     """Its JSON text; None where there are no values."""
-    if text is not None and ";" not in text and text[-1:].isdigit():  # of one scale, as of most columns
+    if text and ";" not in text and text[0].isdigit():  # of one scale, as of most columns
         scale, _, units = text.split(":")
         return _with_point(units, int(scale))
     found = _total(_read(text))

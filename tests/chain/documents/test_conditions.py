@@ -208,11 +208,11 @@ def test_a_changed_condition_is_a_changed_definition(pipeline: Pipeline) -> None
     assert planned.code == 1
     assert "rebuild follower order-search: generation 2" in planned.out
     assert planned.out.count("when it is built: its where changed\n") == 2
-    machine.sync["views"]["order"]["where"] = "lower(note) = 'x'"
+    machine.sync["views"]["order"]["where"] = "initcap(note) = 'x'"
     machine.write()
     line = next(
-        n for n, text in enumerate((machine.folder / "sync.yaml").read_text().splitlines(), 1) if "lower" in text
+        n for n, text in enumerate((machine.folder / "sync.yaml").read_text().splitlines(), 1) if "initcap" in text
     )
     refused = machine("check")
     assert refused.code == 2
-    assert f"sync.yaml:{line}: views.order.where: column 1: functions are not admitted: lower" in refused.err
+    assert f"sync.yaml:{line}: views.order.where: column 1: there is no function initcap here, but " in refused.err

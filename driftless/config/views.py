@@ -34,7 +34,8 @@ class _Shown(Model):
 
 
 AGGREGATES = ("count", "sum", "min", "max", "avg")
-_COMPUTED = "What is computed of a row, by its name in the document: an expression over columns ([computed](where.md))."
+_GRAMMAR = "([grammar](where.md#what-may-be-computed))"
+_COMPUTED = f"What is computed of a row, by its name in the document: an expression over columns {_GRAMMAR}."
 
 
 class _Related(_Shown):
@@ -234,7 +235,7 @@ class ManyConfig(_Related):
     sum: str | None = Field(
         default=None,
         description="Show the sum of this over the rows, in place of a list: a column, or what is computed "
-        "([computed](where.md)). Exact, with the digits that Postgres gives it; `null` where there is nothing to add.",
+        f"{_GRAMMAR}. Exact, with the digits that Postgres gives it; `null` where there is nothing to add.",
         examples=["qty * unit_price"],
     )
     min: str | None = Field(

@@ -139,7 +139,7 @@ def test_all_that_was_made_goes_and_nothing_else(pipeline: Pipeline, other: Pipe
     done = pipeline.here("destroy", "--yes", seconds=240)
     assert done.code == 0, done.out + done.err
     assert "stays: the replica identity of" in done.out
-    assert remains(pipeline) == {}
+    until("nothing to be left of it", lambda: remains(pipeline) == {}, 30)
     # What is another's is there: of the tables, of the events, and of the other pipeline.
     admin = AdminClient({"bootstrap.servers": pipeline.endpoints.kafka})
     assert f"{pipeline.name}.clicks" in admin.list_topics(timeout=15).topics
@@ -157,7 +157,7 @@ def test_all_that_was_made_goes_and_nothing_else(pipeline: Pipeline, other: Pipe
     # The last of a database takes away what they shared; and a pipeline can begin again under its name.
     other.end_jobs()
     assert other.here("destroy", "--yes", seconds=240).code == 0
-    assert remains(other) == {}
+    until("nothing to be left of the other", lambda: remains(other) == {}, 30)
     assert schema(other) == []
     pipeline.apply()
     in_step(pipeline)

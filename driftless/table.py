@@ -70,6 +70,11 @@ class Column:
     domains: bool = False
     fields: tuple[Column, ...] = ()
 
+    @property
+    def called(self) -> str:
+        """What to call it before an operator: `total is int4`."""
+        return f"{self.name} is {self.type}{'[]' if self.array else ''}"
+
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Column:
         return cls(**{**data, "fields": tuple(map(cls.from_json, data.get("fields", ())))})

@@ -61,7 +61,7 @@ class Proposal:
     """`left_out`: full name -> every reason, as the rest of a sentence that begins with the name.
 
     `foreign_keys`: from one proposed table to another or itself. `unique`: the unique keys of the tables that have any.
-    `rows`: about how many each table has. `owners`: columns that say of which table's row another one is.
+    `rows`: about how many each table has. `owners`: pairs of columns that name the owner of a row.
     """
 
     database: str

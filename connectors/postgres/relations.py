@@ -172,7 +172,7 @@ def _is_garbled(part: str) -> bool:
 
 @dataclass(frozen=True)
 class Owners:
-    """Two columns that say of which table's row another one is: as `commentable_type` and `commentable_id`.
+    """Two columns that name the owner of a row, by its kind and its key: as `commentable_type` and `commentable_id`.
 
     `kinds`: values of the first that are there, of the first thousand rows.
     """

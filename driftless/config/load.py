@@ -215,9 +215,11 @@ class _Check:
 
     def _conditions_of(self, *at: str) -> Iterator[str]:
         part = self._section(*at)
-        written = [("computed", name) for name in self._section(*at, "computed")]
-        for place in [("where",), *written, *((name,) for name in AGGREGATES if name != "count")]:
-            text = part.get(place[0]) if len(place) == 1 else self._section(*at, "computed").get(place[1])
+        written: dict[tuple[str, ...], object] = {
+            (name,): part.get(name) for name in ("where", *AGGREGATES) if name != "count"
+        }
+        written |= {("computed", name): text for name, text in self._section(*at, "computed").items()}
+        for place, text in written.items():
             if isinstance(text, str) and not is_unknown(text):
                 try:
                     parse(text) if place == ("where",) else compute(text)

@@ -385,12 +385,3 @@ def conditions(above: ViewConfig | Relation, table: str, at: tuple[str, ...] = (
         yield (*at, "where"), table, above.where
     for kind, name, relation in relations(above):
         yield from conditions(relation, relation.table, (*at, kind, name))
-
-
-def computations(above: ViewConfig | Relation, table: str, at: tuple[str, ...] = ()) -> Iterator[Expression]:
-    """The same of each value that a view computes."""
-    yield from (((*at, "computed", name), table, text) for name, text in above.computed.items())
-    if isinstance(above, ManyConfig) and above.aggregate is not None and above.aggregate[1]:
-        yield (*at, above.aggregate[0]), table, above.aggregate[1]
-    for kind, name, relation in relations(above):
-        yield from computations(relation, relation.table, (*at, kind, name))

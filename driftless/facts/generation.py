@@ -113,11 +113,11 @@ def define(
     log = log or FollowedTable(table.full_name)
     entry = config.followers[follower]
     fields = view_fields(config, entry.view, table)
-    where = None if entry.view in config.streams else config.views[entry.view].where
-    own_key = None if entry.view in config.streams else config.views[entry.view].key
-    table = replace(table, key=own_key or table.key)
+    view = None if entry.view in config.streams else config.views[entry.view]
+    where = None if view is None else view.where
+    table = table if view is None or view.key is None else replace(table, key=view.key)
     shown = {*fields.values(), *table.key, *(parse(where).columns if where else ())}
-    table = replace(table, columns=tuple(column for column in table.columns if column.name in shown))
+    table = table.part(shown)
     sink = {key: value for key, value in entry.sink.items() if key not in entry.access}
     built_from = {
         "view": entry.view,

@@ -101,7 +101,7 @@ class _Resolved:
         for name in self._columns(table, key, place):
             column = table.column(name)
             if column is not None and kind_of(column) not in ("int8", "text", "uuid"):
-                self._say(place, f"{_called(column)}: a key is of whole numbers, text or uuid")
+                self._say(place, f"{column.called}: a key is of whole numbers, text or uuid")
 
     def _say(self, at: Place, what: str) -> None:
         self.problems.append((at, what))
@@ -139,7 +139,7 @@ class _Resolved:
             # A document's text of others need not be that which Postgres would write.
             column = table.column(name)
             if column is not None and kind_of(column) not in ("int8", "numeric", "text", "bool"):
-                refusals.append(f"{_called(column)}, which cannot be computed with in a stream's documents")
+                refusals.append(f"{column.called}, which cannot be computed with in a stream's documents")
         for problem in refusals:
             self._say(at, problem)
         return None if refusals else computation.typed(table)
@@ -236,16 +236,16 @@ class _Resolved:
         if column is None or not key:
             return node
         if not column.array:
-            self._say(place, f"{_called(column)}, and the list is that of an array's elements: write `by`")
+            self._say(place, f"{column.called}, and the list is that of an array's elements: write `by`")
         elif not above.schema:
             self._say(place, "a stream's documents have no arrays that can be followed")
         elif kind_of(replace(column, array=False)) not in ("int8", "text", "uuid"):
-            self._say(place, f"{_called(column)}, whose elements cannot be told from their texts in the log")
+            self._say(place, f"{column.called}, whose elements cannot be told from their texts in the log")
         else:
             alone = replace(above, columns=(replace(column, array=False, domains=False),))
             self._fit(alone, (ids,), table, key, place)
             if len(key) == 1 and (of := table.column(key[0])) and kind_of(of) == "numeric":
-                self._say(place, f"{_called(column)} and {_called(of)}: only columns of one kind can be compared")
+                self._say(place, f"{column.called} and {of.called}: only columns of one kind can be compared")
         return replace(node, above=(ids,), own=key, elements=True)
 
     def _ancestors(
@@ -333,9 +333,9 @@ class _Resolved:
                 continue
             if (class_ := equality(left)) is None or equality(right) is None:
                 which = left if class_ is None else right
-                self._say(at, f"{_called(which)}: values of that type can be equal though their texts differ")
+                self._say(at, f"{which.called}: values of that type can be equal though their texts differ")
             elif class_ != equality(right):
-                self._say(at, f"{_called(left)} and {_called(right)}: only columns of one kind can be compared")
+                self._say(at, f"{left.called} and {right.called}: only columns of one kind can be compared")
 
     def _order(self, relation: ManyConfig, table: Table, node: Node, at: Place) -> tuple[Sort, ...]:
         sorts = []
@@ -351,7 +351,7 @@ class _Resolved:
                 continue
             column = self._column(holder, name, place)
             if column is not None and order(column) is None:
-                self._say(place, f"{_called(column)}, whose order in Postgres cannot be told from the log")
+                self._say(place, f"{column.called}, whose order in Postgres cannot be told from the log")
             sorts.append(Sort(name, descending, between))
         sorts += self._by_key(table, sorts, at)
         if last is not None and node.between:
@@ -364,9 +364,5 @@ class _Resolved:
         for name in table.key:
             column = table.column(name)
             if column is not None and last_order(column) is None:
-                self._say(at, f"{table.called} is keyed by {_called(column)}, by which no list can be put in order")
+                self._say(at, f"{table.called} is keyed by {column.called}, by which no list can be put in order")
         return [Sort(name, between=between) for name in table.key if name not in names]
-
-
-def _called(column: Column) -> str:
-    return f"{column.name} is {column.type}{'[]' if column.array else ''}"

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from driftless.table import Column, quoted, quoted_column
-from driftless.views.sql import Compiled, collation
-from driftless.views.tree import Join, Node, View
+from driftless.views.sql import Compiled, collation, last_between
+from driftless.views.tree import Join, Node, Sort, View
 from driftless.where.clause import compute
 
 CUT = 3
@@ -48,22 +48,21 @@ class _OfOne(Compiled):
         found = f"FROM {source} WHERE {self.matched(first, above, holder)}"
         if node.aggregates:
             return f" LEFT JOIN LATERAL (SELECT {self.aggregate(node, alias)} AS d {found}) d{number} ON true"
-        last = f"l{number}_{len(node.links) - 1}"
+        last = last_between(node, number)
         columns = [*node.between.values(), *(sort.column for sort in node.order if sort.between)]
         between = "".join(f", {last}.{quoted_column(name)} AS {_of_between(name)}" for name in dict.fromkeys(columns))
         rows = f"SELECT {self.columns(node, alias)}{between} {found}"
         sort = f" ORDER BY {self.ordered(node, alias, last)}" if node.order else ""
-        most = [number for number in (self._most, node.most) if number is not None]
-        rows += " LIMIT 1" if node.kind == "one" else f"{sort}{_limit(min(most, default=None))}"
+        rows += " LIMIT 1" if node.kind == "one" else f"{sort}{self._cut(node)}"
         source, document = self.rows(node, f"({rows}) {alias}", alias, prefix)
         document = self.with_between(node, document, lambda column: f"{alias}.{_of_between(column)}", prefix)
         if node.kind == "many":
-            names = (
-                (sort, _of_between(sort.column) if sort.between else quoted_column(sort.column)) for sort in node.order
-            )
-            order = ", ".join(self.sorted(node, sort, f"{alias}.{name}") for sort, name in names)
+            order = self.sorted(node, lambda sort: f"{alias}.{_in_rows(sort)}")
             document = f"jsonb_agg({document}{order and f' ORDER BY {order}'})"
         return f" LEFT JOIN LATERAL (SELECT {document} AS d FROM {source}) d{number} ON true"
+
+    def _cut(self, node: Node) -> str:
+        return _limit(min((most for most in (self._most, node.most) if most is not None), default=None))
 
     def _in_place(self, node: Node, parent: Node, above: str, number: int, prefix: str) -> str:
         """Of a list that has an order of its own."""
@@ -75,8 +74,7 @@ class _OfOne(Compiled):
         else:
             path, matched = self.path(node, f" WHERE {self.matched(join, above, 's')}", alias, "e")
             places = f"({path}) e"
-        most = [number for number in (self._most, node.most) if number is not None]
-        ordered = f"ORDER BY e.n{_limit(min(most, default=None))}"
+        ordered = f"ORDER BY e.n{self._cut(node)}"
         rows = f"SELECT {self.columns(node, alias)}, e.n AS {_of_between('n')} FROM {self.shown(node, alias)}"
         source, document = self.rows(
             node, f"({rows} JOIN LATERAL {places} ON {matched} {ordered}) {alias}", alias, prefix
@@ -95,6 +93,10 @@ class _OfOne(Compiled):
                 # What comes out of a json has no collation of its own that could contradict the column's.
                 conditions.append(f"{right}.{quoted_column(b)} = (to_jsonb({left}.{quoted_column(a)}) #>> '{{}}')")
         return " AND ".join(conditions)
+
+
+def _in_rows(sort: Sort) -> str:
+    return _of_between(sort.column) if sort.between else quoted_column(sort.column)
 
 
 def _of_between(column: str) -> str:
@@ -173,7 +175,7 @@ def shown(node: Node, document: Any) -> Any:
 
 
 def lacking(node: Node, document: dict[str, Any], above: str = "") -> Iterator[str]:
-    """The relations of which a document of `bare` holds no row, by their names from the root on."""
+    """The relations that have no row in a document, by their names from the root on."""
     for below in node.relations:
         if below.aggregates or below.name not in document:
             continue

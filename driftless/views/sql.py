@@ -159,12 +159,11 @@ class Compiled:
         if node.elements or node.parent:
             return self._listed(node, parent, above, number, source, document)
         source, holder, first = self.linked(node, parent, source, number)
-        last = f"l{number}_{len(node.links) - 1}"
+        last = last_between(node, number)
         document = self.with_between(node, document, lambda column: f"{last}.{quoted_column(column)}", prefix)
         keys = list(self.operands(first, holder, left=False))
-        named = ", ".join(f"{key} AS k{i}" for i, key in enumerate(keys))
-        pairs = zip(self.operands(first, above, left=True), count(), strict=False)
-        on = " AND ".join(f"{operand} = {inner}.k{i}" for operand, i in pairs)
+        named = _named(keys, "k")
+        on = _equal(self.operands(first, above, left=True), inner, "k")
         if node.kind == "one":
             subquery = f"SELECT {named}, {document} AS d FROM {source}"
         elif node.aggregates:
@@ -190,15 +189,14 @@ class Compiled:
         if node.elements:
             table, keys = parent.table, self.view.tables[parent.table].key
             array = f"unnest(a.{quoted_column(node.above[0])}) WITH ORDINALITY AS e (k, n)"
-            named = ", ".join(f"a.{quoted_column(key)} AS k{i}" for i, key in enumerate(keys))
+            named = _named((f"a.{quoted_column(key)}" for key in keys), "k")
             places = f"SELECT {named}, e.k, e.n FROM {quoted(table)} a CROSS JOIN LATERAL {array}"
             matched = f"{next(self.operands(join, alias, left=False))} = e{number}.k{collation(self.element(join))}"
-            on = self._same_key(table, keys, above, inner)
+            on = _equal(self.compared(table, keys, above), inner, "k")
         else:
             places, matched = self.path(node, "", alias, f"e{number}")
             keys = node.own
-            pairs = zip(self.operands(join, above, left=True), count(), strict=False)
-            on = " AND ".join(f"{operand} = {inner}.k{i}" for operand, i in pairs)
+            on = _equal(self.operands(join, above, left=True), inner, "k")
         grouped = ", ".join(f"e{number}.k{i}" for i in range(len(keys)))
         most = "" if node.limit is None else f" WHERE n <= {node.limit}"
         over = f"row_number() OVER (PARTITION BY {grouped} ORDER BY e{number}.n)"
@@ -215,32 +213,23 @@ class Compiled:
         """Of each row of a table (k0 and so on) the keys of all above it (c0 and so on), with n, which is least for the
         topmost; and the condition that a row is one of them. `start`: which rows. A circle ends where it begins.
         """
-        table, own, parent = quoted(node.table), node.own, node.parent
-
-        def columns(names: tuple[str, ...], of: str, called: str = "") -> str:
-            written = (f"{of}.{quoted_column(n)}{collation(self.view.column(node.table, n))}" for n in names)
-            return ", ".join(f"{sql} AS {called}{i}" if called else sql for i, sql in enumerate(written))
-
-        up = ", ".join(f"up.p{i}" for i in range(len(own)))
-        ks = ", ".join(f"up.k{i}" for i in range(len(own)))
+        table, numbers = quoted(node.table), range(len(node.own))
+        start_own, own = (
+            list(self.compared(node.table, node.own, "s")),
+            ", ".join(self.compared(node.table, node.own, "o")),
+        )
+        start_parent, parent = (list(self.compared(node.table, node.parent, of)) for of in "so")
+        up, ks = (", ".join(f"up.{name}{i}" for i in numbers) for name in "pk")
         first = (
-            f"SELECT {columns(own, 's', 'k')}, {columns(own, 's', 'c')}, {columns(parent, 's', 'p')}, 0 AS n, "
-            f"ARRAY[ROW({columns(own, 's')})::text] AS seen FROM {table} s{start}"
+            f"SELECT {_named(start_own, 'k')}, {_named(start_own, 'c')}, {_named(start_parent, 'p')}, 0 AS n, "
+            f"ARRAY[ROW({', '.join(start_own)})::text] AS seen FROM {table} s{start}"
         )
         more = (
-            f"SELECT {ks}, {columns(own, 'o')}, {columns(parent, 'o')}, up.n - 1, "
-            f"up.seen || ROW({columns(own, 'o')})::text FROM up JOIN {table} o ON ({columns(own, 'o')}) = ({up}) "
-            f"WHERE NOT ROW({columns(own, 'o')})::text = ANY (up.seen)"
+            f"SELECT {ks}, {own}, {', '.join(parent)}, up.n - 1, up.seen || ROW({own})::text "
+            f"FROM up JOIN {table} o ON ({own}) = ({up}) WHERE NOT ROW({own})::text = ANY (up.seen)"
         )
-        matched = " AND ".join(
-            f"{alias}.{quoted_column(n)}{collation(self.view.column(node.table, n))} = {places}.c{i}"
-            for i, n in enumerate(own)
-        )
+        matched = _equal(self.compared(node.table, node.own, alias), places, "c")
         return f"WITH RECURSIVE up AS ({first} UNION ALL {more}) SELECT * FROM up", matched
-
-    def _same_key(self, table: str, keys: tuple[str, ...], above: str, inner: str) -> str:
-        pairs = ((quoted_column(key), collation(self.view.column(table, key))) for key in keys)
-        return " AND ".join(f"{above}.{name}{collation} = {inner}.k{i}" for i, (name, collation) in enumerate(pairs))
 
     def aggregate(self, node: Node, alias: str) -> str:
         """The value over all rows of a node that is one."""
@@ -250,9 +239,9 @@ class Compiled:
         if node.kind in ("sum", "avg"):
             return f"to_jsonb({node.kind}({value}))"
         # Of equal ones that are spelled otherwise (1.0, 1.00) always the same; for some types Postgres has no min.
-        collation = ' COLLATE "C"' if kind == "text" else ""
+        by_bytes = ' COLLATE "C"' if kind == "text" else ""
         last = f"scale({value}) DESC" if kind in ("int8", "numeric") else f'({value})::text COLLATE "C"'
-        order = f"{value}{collation} {'ASC' if node.kind == 'min' else 'DESC'}, {last}"
+        order = f"{value}{by_bytes} {'ASC' if node.kind == 'min' else 'DESC'}, {last}"
         return f"(array_agg(to_jsonb({value}) ORDER BY {order}) FILTER (WHERE {value} IS NOT NULL))[1]"
 
     def columns(self, node: Node, alias: str) -> str:
@@ -290,24 +279,39 @@ class Compiled:
         return f"{_object([(name, sql_of(column, value(column.name))) for name, column in columns])} || {document}"
 
     def ordered(self, node: Node, alias: str, between: str) -> str:
-        return ", ".join(
-            self.sorted(node, sort, f"{between if sort.between else alias}.{quoted_column(sort.column)}")
-            for sort in node.order
-        )
+        return self.sorted(node, lambda sort: f"{between if sort.between else alias}.{quoted_column(sort.column)}")
 
     def operands(self, join: Join, alias: str, *, left: bool) -> Iterator[str]:
         """The columns of one side of a join, as they are compared."""
-        names = join.left_columns if left else join.right_columns
-        table = join.left if left else join.right
-        for name in names:
-            yield f"{alias}.{quoted_column(name)}{collation(self.view.column(table, name))}"
+        yield from self.compared(*((join.left, join.left_columns) if left else (join.right, join.right_columns)), alias)
 
-    def sorted(self, node: Node, sort: Sort, value: str) -> str:
-        """`value`: where the column's value is."""
-        column = self.view.column(node.holder(sort), sort.column)
+    def compared(self, table: str, columns: Iterable[str], alias: str) -> Iterator[str]:
+        """Columns of a table as they are compared."""
+        yield from (f"{alias}.{quoted_column(name)}{collation(self.view.column(table, name))}" for name in columns)
+
+    def sorted(self, node: Node, place: Callable[[Sort], str]) -> str:
+        """What a list is put in order by. `place`: where the column's value is."""
+        return ", ".join(self._sorted(self.view.column(node.holder(s), s.column), s, place(s)) for s in node.order)
+
+    @staticmethod
+    def _sorted(column: Column, sort: Sort, value: str) -> str:
         if order(column) is None:
             value = f"({sql_of(column, value)} #>> '{{}}') COLLATE \"C\""
         return f"{value}{collation(column)}{' DESC' if sort.descending else ''}"
+
+
+def last_between(node: Node, number: int) -> str:
+    """What the last table between is called, of the relation of that number."""
+    return f"l{number}_{len(node.links) - 1}"
+
+
+def _equal(operands: Iterable[str], alias: str, name: str) -> str:
+    """Operands beside the columns `<name>0` and so on of a subquery."""
+    return " AND ".join(f"{operand} = {alias}.{name}{i}" for i, operand in enumerate(operands))
+
+
+def _named(operands: Iterable[str], name: str) -> str:
+    return ", ".join(f"{operand} AS {name}{i}" for i, operand in enumerate(operands))
 
 
 def _holds_json(column: Column) -> bool:

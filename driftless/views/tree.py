@@ -12,11 +12,10 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from driftless.config.views import AGGREGATES
 from driftless.table import Column, Table
 from driftless.views.compare import form, last_order
 from driftless.where.clause import compute, parse
-
-AGGREGATES = ("count", "sum", "min", "max", "avg")
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from driftless.where.ast import (
     Truth,
 )
 from driftless.where.literals import ORDERED, Kind, Literal, Pattern, Value, compared, kind_of
-from driftless.where.typed import Misfit, TypedCondition, TypedTerm, computes, typed, typed_condition
+from driftless.where.typed import Misfit, TypedCondition, TypedTerm, column_of, computes, typed, typed_condition
 
 _TEXTS = ("text", "bpchar")
 
@@ -72,7 +72,7 @@ class Where:
 
     @property
     def columns(self) -> frozenset[str]:
-        return frozenset(name.text for test in _tests(self.condition) for name in _names(test))
+        return frozenset(name.text for name in _names(self.condition))
 
     @property
     def computes(self) -> bool:
@@ -109,7 +109,7 @@ class Where:
 
     def orders_text(self, table: Table) -> bool:
         """Whether text is compared by its order, which is that of the bytes in the database's encoding."""
-        return _order_text(_tests(self.condition), table)
+        return _order_text(self.condition, table)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Computation:
 
     @property
     def columns(self) -> frozenset[str]:
-        return frozenset(name.text for name in _names_in(self.term))
+        return frozenset(name.text for name in _names(self.term))
 
     def refusals(
         self,
@@ -131,7 +131,7 @@ class Computation:
         gone: Mapping[tuple[str, str], str] | None = None,
     ) -> list[str]:
         """As those of `Where`."""
-        found = _all_missing(_names_in(self.term), table, excluded, gone)
+        found = _all_missing(_names(self.term), table, excluded, gone)
         if found and isinstance(self.term, Name):
             found = [
                 (at, f"{what}; the text {self.term.text} is written `\"'{self.term.text}'\"`") for at, what in found
@@ -149,7 +149,7 @@ class Computation:
 
     def orders_text(self, table: Table) -> bool:
         """As that of `Where`."""
-        return _order_text(_tests_in(self.term), table)
+        return _order_text(self.term, table)
 
 
 @lru_cache(maxsize=256)
@@ -159,7 +159,7 @@ def parse(text: str) -> Where:
 
     condition, problems = read(text)
     if condition is None or problems:
-        raise WhereRefused(*(f"{place(text, at)}: {what}" for at, what in sorted(set(problems))))
+        raise _refused(text, problems)
     return Where(text, condition)
 
 
@@ -170,8 +170,12 @@ def compute(text: str) -> Computation:
 
     term, problems = read_term(text)
     if term is None or problems:
-        raise WhereRefused(*(f"{place(text, at)}: {what}" for at, what in sorted(set(problems))))
+        raise _refused(text, problems)
     return Computation(text, term)
+
+
+def _refused(text: str, problems: Iterable[tuple[int, str]]) -> WhereRefused:
+    return WhereRefused(*(f"{place(text, at)}: {what}" for at, what in sorted(set(problems))))
 
 
 def place(text: str, at: int) -> str:
@@ -191,47 +195,43 @@ def _tests(condition: Condition) -> Iterator[Test]:
             yield condition
 
 
-def _names(test: Test) -> Iterator[Name]:
-    yield from _names_in(test.left)
-    match test:
-        case Compare(_, _, right):
-            yield from _names_in(right)
-        case AmongElements(_, array):
-            yield array
-
-
-def _names_in(term: Term) -> Iterator[Name]:
-    match term:
-        case Name():
-            yield term
+def _within(part: Term | Condition) -> Iterator[Term | Test]:
+    """Every term and test in it, itself among them."""
+    match part:
+        case Junction(_, parts):
+            for each in parts:
+                yield from _within(each)
+            return
+        case Is(condition) | Not(condition):
+            yield from _within(condition)
+            return
+    yield part
+    match part:
         case Operation(_, arguments):
-            for argument in arguments:
-                yield from _names_in(argument)
+            inside: list[Term | Condition] = [*arguments]
         case Case(branches, otherwise):
-            for condition, value in branches:
-                for test in _tests(condition):
-                    yield from _names(test)
-                yield from _names_in(value)
-            yield from () if otherwise is None else _names_in(otherwise)
+            inside = [each for branch in branches for each in branch]
+            inside += [] if otherwise is None else [otherwise]
+        case Compare(left, _, right):
+            inside = [left, right]
+        case AmongElements(left, array):
+            inside = [left, array]
+        case Among(left) | Like(left) | IsNull(left) | Truth(left):
+            inside = [left]
+        case _:
+            inside = []
+    for inner in inside:
+        yield from _within(inner)
 
 
-def _tests_in(term: Term) -> Iterator[Test]:
-    """Those of the conditions in a term."""
-    match term:
-        case Operation(_, arguments):
-            for argument in arguments:
-                yield from _tests_in(argument)
-        case Case(branches, otherwise):
-            for condition, value in branches:
-                yield from _tests(condition)
-                yield from _tests_in(value)
-            yield from () if otherwise is None else _tests_in(otherwise)
+def _names(part: Term | Condition) -> Iterator[Name]:
+    yield from (found for found in _within(part) if isinstance(found, Name))
 
 
-def _order_text(tests: Iterable[Test], table: Table) -> bool:
+def _order_text(part: Term | Condition, table: Table) -> bool:
     return any(
         isinstance(test, Compare) and test.operator not in ("=", "<>") and _kind(test.left, table) in _TEXTS
-        for test in tests
+        for test in _within(part)
     )
 
 
@@ -261,11 +261,8 @@ def _literals(test: Test) -> tuple[Literal, ...]:
 
 
 def _column(table: Table, name: Term) -> Column:
-    assert isinstance(name, Name), "what computes is told from what does not"
-    column = table.column(name.text)
-    if column is None:
-        raise ValueError(f"{table.called} has no column {name.text}")
-    return column
+    assert isinstance(name, Name), "a test that computes is held against typed_condition"
+    return column_of(name, table)
 
 
 def _all_missing(
@@ -295,7 +292,7 @@ def _misfits(test: Test, table: Table) -> Iterator[tuple[int, str]]:
     """Where the operator or a literal does not fit the column's type."""
     name = test.left
     column = _column(table, name)
-    kind, called = kind_of(column), _called(column)
+    kind, called = kind_of(column), column.called
     match test:
         case IsNull():
             if column.array and column.type == "numeric":
@@ -315,17 +312,13 @@ def _misfits(test: Test, table: Table) -> Iterator[tuple[int, str]]:
         case Compare(_, _, Name() as name_of_other):
             other = _column(table, name_of_other)
             if kind_of(other) != kind or (kind == "enum" and other.type != column.type):
-                yield name_of_other.at, f"{called} and {_called(other)}: only columns of one kind can be compared"
+                yield name_of_other.at, f"{called} and {other.called}: only columns of one kind can be compared"
         case _:
             for literal in _literals(test):
                 try:
                     compared(column, [literal])
                 except ValueError as exc:
                     yield literal.at, f"{called}, {exc}"
-
-
-def _called(column: Column) -> str:
-    return f"{column.name} is {column.type}{'[]' if column.array else ''}"
 
 
 def _labels(test: Test, labels: Mapping[str, Sequence[str]]) -> Iterator[tuple[int, str]]:
@@ -352,7 +345,7 @@ def _sql(condition: Condition, table: Table, dialect: Dialect) -> str:
             return dialect.column(_column(table, name))
         case Like(name, pattern):
             return f"({dialect.like(_column(table, name), pattern)})"
-    assert not isinstance(condition, AmongElements), "what computes is told from what does not"
+    assert not isinstance(condition, AmongElements), "a test that computes is held against typed_condition"
     column = _column(table, condition.left)
     kind, values = compared(column, _literals(condition))
     left = dialect.operand(column, kind)

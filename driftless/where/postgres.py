@@ -68,7 +68,7 @@ def condition_sql(condition: TypedCondition, row: str = "") -> str:
         case TypedTruth(left):
             return term_sql(left, row)
         case TypedLike(left, pattern):
-            return f'({term_sql(left, row)} COLLATE "C" LIKE {text_literal(like_sql(pattern))})'
+            return f"({term_sql(left, row)}{_COLLATION} LIKE {text_literal(like_sql(pattern))})"
         case TypedElements(left, array, kind):
             elements = f"CAST({_named(array, row)} AS {_type(kind)}[])"
             return f"({term_sql(left, row)} = ANY ({elements}{_COLLATION if kind == 'text' else ''}))"
@@ -129,17 +129,17 @@ class _Postgres:
         name = self.column(column)
         match kind:
             case "text" | "bpchar":
-                return f'{name} COLLATE "C"'
+                return f"{name}{_COLLATION}"
             case "enum":
                 # As text, a label that the type does not have is unequal, not an error.
-                return f'CAST({name} AS text) COLLATE "C"'
+                return f"CAST({name} AS text){_COLLATION}"
         return name
 
     def value(self, kind: Kind, value: Value) -> str:
         return f"CAST({text_literal(str(value))} AS {'text' if kind == 'enum' else kind})"
 
     def like(self, column: Column, pattern: Pattern) -> str:
-        return f'{self.column(column)} COLLATE "C" LIKE {text_literal(like_sql(pattern))}'
+        return f"{self.column(column)}{_COLLATION} LIKE {text_literal(like_sql(pattern))}"
 
 
 def like_sql(pattern: Pattern) -> str:

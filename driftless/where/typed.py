@@ -142,10 +142,10 @@ def typed(term: Term, table: Table, beside: ValueKind | None = None) -> TypedTer
     """Raises Misfit for the first that does not fit. `beside`: of what the term stands beside, for a literal."""
     match term:
         case Name():
-            column = _column(term, table)
+            column = column_of(term, table)
             kind = _kind(column)
             if kind is None:
-                raise Misfit(term.at, f"{_called(column)}, of which nothing can be computed")
+                raise Misfit(term.at, f"{column.called}, which no expression takes")
             return TypedColumn(column, kind)
         case Literal():
             return _literal(term, beside)
@@ -164,7 +164,7 @@ def typed_condition(condition: Condition, table: Table) -> TypedCondition:
         case Is(part, value):
             return TypedIs(typed_condition(part, table), value)
         case IsNull(Name() as name):
-            return TypedIsNull(column=_column(name, table))
+            return TypedIsNull(column=column_of(name, table))
         case IsNull(left):
             return TypedIsNull(typed(left, table))
         case Truth(left):
@@ -198,32 +198,29 @@ def _compare(left: Term, first: TypedTerm, operator: str, right: Term, table: Ta
         what = f"this is {_told(second)}, compared with {_told(first)}: only values of one kind can be compared"
         raise Misfit(right.at, what)
     if operator not in ("=", "<>") and kind not in ORDERED | {"float4"}:
-        raise Misfit(left.at, f"this is {_told(first)}, of which there is = and <> and IN, but no {operator}")
+        raise Misfit(left.at, f"this is {_told(first)}: there is = and <> and IN, but no {operator}")
     return TypedCompare(first, operator, second, kind)
 
 
 def _elements(left: Term, name: Name, table: Table) -> TypedElements:
-    column = _column(name, table)
+    column = column_of(name, table)
     if not column.array:
-        raise Misfit(name.at, f"{_called(column)}, and ANY is for a column that is an array")
+        raise Misfit(name.at, f"{column.called}, and ANY is for a column that is an array")
     kind = _kind(replace(column, array=False))
     if kind not in ("text", "int8", "uuid", "bool", "date"):
-        raise Misfit(name.at, f"{_called(column)}, whose elements cannot be compared in the log")
+        raise Misfit(name.at, f"{column.called}, whose elements cannot be compared in the log")
     term = typed(left, table, kind)
     if term.kind != kind:
-        raise Misfit(left.at, f"this is {_told(term)}, and {_called(column)}: only values of one kind are compared")
+        raise Misfit(left.at, f"this is {_told(term)}, and {column.called}: only values of one kind are compared")
     return TypedElements(term, column, kind)
 
 
-def _column(name: Name, table: Table) -> Column:
+def column_of(name: Name, table: Table) -> Column:
+    """The column that a name means; raises Misfit where there is none."""
     column = table.column(name.text)
     if column is None:
         raise Misfit(name.at, f"{table.called} has no column {name.text}")
     return column
-
-
-def _called(column: Column) -> str:
-    return f"{column.name} is {column.type}{'[]' if column.array else ''}"
 
 
 def _told(term: TypedTerm) -> str:
@@ -260,7 +257,7 @@ def _literal(literal: Literal, beside: ValueKind | None) -> TypedLiteral:
     return TypedLiteral(value, wanted)
 
 
-_TYPES: dict[ValueKind, str] = {"int8": "numeric"}  # of which there may be more digits
+_TYPES: dict[ValueKind, str] = {"int8": "numeric"}  # a whole number in an expression may be beyond bigint
 
 
 def _call(call: Operation, table: Table) -> TypedTerm:

@@ -7,16 +7,14 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from ruamel.yaml import YAML
 
 from connectors.postgres.client import Postgres
-from driftless.config.views import ViewConfig
-from driftless.views.resolve import CapturedTables, resolve
+from driftless.views.resolve import CapturedTables
 from driftless.views.sample import select_one
 from driftless.views.sql import select
 from tests.conftest import fresh_database
 from tests.docs.test_docs import blocks
-from tests.docs.test_views_docs import by_the_store
+from tests.docs.test_views_docs import by_the_store, declared_view
 from tests.support.compare import parse, same
 from tests.support.files import ROOT
 
@@ -50,10 +48,7 @@ def test_a_shape_is_what_it_says(place: int, tables: tuple[psycopg.Connection, C
     connection, facts = tables
     declared, said = SHAPES[place]
     assert said.kind == "json"
-    ((name, entry),) = YAML(typ="safe").load(declared.text)["views"].items()
-    view, problems = resolve(name, ViewConfig.model_validate(entry), facts)
-    assert problems == []
-    assert view is not None
+    view = declared_view(declared, facts)
     statements = (select(view), select_one(view, roots=None, cut=None))
     found: list[dict[str, str]] = [
         dict(connection.execute(f"select key, document::text from ({sql}) x".encode())) for sql in statements

@@ -21,7 +21,7 @@ from driftless.views.sql import select
 from driftless.views.tree import View
 from jobs.views.store.sqlite import SqliteRows
 from tests.conftest import fresh_database
-from tests.docs.test_docs import blocks
+from tests.docs.test_docs import Block, blocks
 from tests.driftless.config.test_config import GOOD, load_text
 from tests.support.compare import parse, same
 from tests.support.files import ROOT
@@ -55,25 +55,29 @@ def shop(postgres: str) -> Iterator[tuple[psycopg.Connection, Postgres]]:
         yield connection, source
 
 
+def declared_view(block: Block, facts: CapturedTables) -> View:
+    """The one view of an example."""
+    ((name, entry),) = YAML(typ="safe").load(block.text)["views"].items()
+    view, problems = resolve(name, ViewConfig.model_validate(entry), facts)
+    assert problems == []
+    assert view is not None
+    return view
+
+
 @pytest.mark.parametrize("place", range(len(EXAMPLES)), ids=lambda place: f"line {EXAMPLES[place][0].line}")
 def test_an_example_is_what_it_says(place: int, shop: tuple[psycopg.Connection, Postgres], tmp_path: Path) -> None:
     connection, source = shop
     declared, said = EXAMPLES[place]
     assert said.kind == "json"
-    ((name, entry),) = YAML(typ="safe").load(declared.text)["views"].items()
     tables = {table: source.table(table) for table in TABLES}
     facts = CapturedTables({name: table for name, table in tables.items() if table is not None}, source.unique_keys)
-    view, problems = resolve(name, ViewConfig.model_validate(entry), facts)
-    assert problems == []
-    assert view is not None
+    view = declared_view(declared, facts)
     wanted = parse(said.text)
     by_postgres: dict[str, str] = dict(
         connection.execute(f"select key, document::text from ({select(view)}) x".encode()).fetchall()
     )
     for documents in (by_postgres, by_the_store(view, connection, tmp_path)):
-        found = [
-            parse(documents[key]) for key in sorted(documents, key=lambda key: tuple(map(int, re.findall(r"\d+", key))))
-        ]
+        found = [parse(documents[key]) for key in sorted(documents, key=_placed)]
         assert same(found, wanted), found
 
 

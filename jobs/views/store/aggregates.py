@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jobs.views.store.dirty_roots import differ
 from jobs.views.store.layout import Layout, LayoutNode, rows_sql
 
 _DIGITS = 10
@@ -55,17 +56,15 @@ def changed(layout: Layout) -> Iterator[str]:
         table, new, old = _name(part), f"new_{part.kept.name}", f"old_{part.kept.name}"
         lookup, value = part.hops[-1].lower_column, part.members
         shown = "key" if lookup == "id" else lookup
-        columns = [value] if lookup == "id" else [lookup, value]
-        before, after = (", ".join(f"{side}.{column}" for column in columns) for side in "on")
-        differ = f"({before}) IS NOT ({after})"
+        changed_ = differ([lookup, value])
         yield f"DELETE FROM {table}_change"
         yield (
             f"INSERT INTO {table}_change SELECT o.{shown}, -1, o.{value} FROM {new} n CROSS JOIN {old} o "
-            f"ON o.key = n.key WHERE {differ} AND o.gone IS NULL AND o.{shown} IS NOT NULL"
+            f"ON o.key = n.key WHERE {changed_} AND o.gone IS NULL AND o.{shown} IS NOT NULL"
         )
         yield (
             f"INSERT INTO {table}_change SELECT n.{shown}, 1, n.{value} FROM {new} n LEFT JOIN {old} o "
-            f"ON o.key = n.key WHERE {differ} AND NOT n.gone AND n.{shown} IS NOT NULL"
+            f"ON o.key = n.key WHERE {changed_} AND NOT n.gone AND n.{shown} IS NOT NULL"
         )
         yield (
             f"INSERT INTO {table} SELECT k, sum(rows), {_tally(part, 'rows', 'value')} FROM {table}_change WHERE true "
@@ -81,19 +80,18 @@ def document_sql(part: LayoutNode) -> str:
     if not part.node.links and function not in ("min", "max"):
         found = "rows" if function == "count" else f"df_{function}(tally)"
         return f"coalesce((SELECT {found} FROM {_name(part)} WHERE k = {above}), '{part.node.missing}')"
-    rows = rows_sql(part, part.kept.name)
-    rows += " AND b.gone IS NULL"
+    rows = f"{rows_sql(part, part.kept.name)} AND b.gone IS NULL"
     if function == "count":
         return f"(SELECT count(*) {rows})"
     if function in ("sum", "avg"):
         return f"coalesce((SELECT df_{function}({_tally(part, '1', f'b.{part.members}')}) {rows}), 'null')"
     (order, descending, _), last_column = part.order[0], f"b.{part.members}"
-    ordered = f"b.{order}{' DESC' if descending else ''}, {last_sql(part, last_column)}"
+    ordered = f"b.{order}{' DESC' if descending else ''}, {_last_sql(part, last_column)}"
     rows += f" AND b.{order} IS NOT NULL"
     return f"coalesce((SELECT b.{part.members} {rows} ORDER BY {ordered} LIMIT 1), 'null')"
 
 
-def last_sql(part: LayoutNode, shown: str) -> str:
+def _last_sql(part: LayoutNode, shown: str) -> str:
     """By what those are put in order that are equal: as driftless/views/sql.py has it."""
     return f"length({shown}) DESC" if part.of_numbers else shown
 

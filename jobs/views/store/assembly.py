@@ -37,7 +37,7 @@ def _document(part: LayoutNode) -> str:
 
 def _below(part: LayoutNode, prefix: str) -> str:
     """What the document of a row `r` has of a part below it. `prefix`: of the names in that document."""
-    node, rows = part.node, _rows(part)
+    node, rows = part.node, rows_sql(part, part.view)
     if node.prefix is not None:
         nothing = ",".join(named(part.prefix + name) + missing for name, missing in node.members.items())
         return f"coalesce((SELECT b.d {rows} LIMIT 1), {literal(nothing)})"
@@ -69,7 +69,7 @@ def _in_place(part: LayoutNode) -> str:
     """The documents `d` of a list that has an order of its own, in that order."""
     if part.node.elements:
         most = "" if part.node.limit is None else f" LIMIT {part.node.limit}"
-        return f"SELECT b.d AS d {_rows(part)} AND b.gone IS NULL ORDER BY l0.place{most}"
+        return f"SELECT b.d AS d {rows_sql(part, part.view)} AND b.gone IS NULL ORDER BY l0.place{most}"
     # Of a circle each row once. The plus: see `rows_sql`.
     hop, kept, key = part.hops[0], part.kept.name, "c.key" if part.kept.number is None else "c.id"
     first = (
@@ -84,8 +84,3 @@ def _in_place(part: LayoutNode) -> str:
         f"WITH RECURSIVE up (id, parent, n, seen) AS ({first} AND gone IS NULL UNION ALL {more}) SELECT id, n FROM up"
     )
     return f"SELECT b.d AS d FROM ({path}) up CROSS JOIN {part.view} b ON b.id = up.id ORDER BY up.n"
-
-
-def _rows(part: LayoutNode) -> str:
-    """The rows `b` of a part that belong to a row `r` of the one above, with those between: `l0` and so on."""
-    return rows_sql(part, part.view)

@@ -7,7 +7,7 @@ it is enough to go up from what each changed row was and from what it is, throug
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from jobs.views.store.layout import Hop, Layout, LayoutNode, StoredTable
 
@@ -55,14 +55,14 @@ def statements(layout: Layout) -> Iterator[str]:
     table = f"{root.kept.name} t ON t.{root.kept.identity} = n.key"
     yield (
         f"INSERT INTO {into} SELECT t.id, 1 FROM {new} n CROSS JOIN {table} "
-        f"LEFT JOIN {old} o ON o.key = n.key WHERE {_differ(root.watched)} {_LEAST.format('id')}"
+        f"LEFT JOIN {old} o ON o.key = n.key WHERE {differ(root.watched)} {_LEAST.format('id')}"
     )
     if layout.key:
         roots = layout.roots.name
         yield f"INSERT INTO reached SELECT x.id, w.fan FROM {into} w CROSS JOIN {roots} x ON x.row = w.id"
         yield (
             f"INSERT INTO reached SELECT x.id, 1 FROM {new} n CROSS JOIN {old} o ON o.key = n.key "
-            f"CROSS JOIN {roots} x ON x.key = o.{layout.key} WHERE {_differ([layout.key])} {_LEAST.format('id')}"
+            f"CROSS JOIN {roots} x ON x.key = o.{layout.key} WHERE {differ([layout.key])} {_LEAST.format('id')}"
         )
 
 
@@ -73,7 +73,8 @@ def _up(part: LayoutNode, hop: int) -> str:
     return f"up_{part.number}_{hop}"
 
 
-def _differ(columns: list[str]) -> str:
+def differ(columns: Iterable[str]) -> str:
+    """Whether a row `n` differs from what was stored of it, `o`, in one of these kept columns."""
     # The key does not change; a row that comes or goes differs in its members.
     names = [name for name in dict.fromkeys(columns) if name != "id"]
     return f"({', '.join(f'o.{name}' for name in names)}) IS NOT ({', '.join(f'n.{name}' for name in names)})"
@@ -82,7 +83,7 @@ def _differ(columns: list[str]) -> str:
 def _changed(kept: StoredTable, watched: list[str], lookup: str, into: str) -> Iterator[str]:
     """By what rows hang that changed in a watched column: what it was, and what it is."""
     new, old = f"new_{kept.name}", f"old_{kept.name}"
-    joined = f"FROM {new} n LEFT JOIN {old} o ON o.key = n.key WHERE {_differ(watched)}"
+    joined = f"FROM {new} n LEFT JOIN {old} o ON o.key = n.key WHERE {differ(watched)}"
     lookup = "key" if lookup == "id" else lookup
     for side in "on":
         yield f"INSERT OR IGNORE INTO {into} SELECT {side}.{lookup}, 1 {joined} AND {side}.{lookup} IS NOT NULL"

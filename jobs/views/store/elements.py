@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from driftless.views.tree import Join
+from jobs.views.store.dirty_roots import differ
 from jobs.views.store.layout import Layout, LayoutNode
 
 
@@ -27,13 +28,13 @@ def changed(layout: Layout) -> Iterator[str]:
     """Once changed rows are stored, with what was stored of them beside, as jobs/views/store/intake.py has it."""
     for part in _lists(layout):
         upper, array = part.hops[0].upper, part.array
-        differ = (
+        rows = (
             f"new_{upper.name} n LEFT JOIN old_{upper.name} o ON o.key = n.key "
             f"CROSS JOIN {upper.name} t ON t.{upper.identity} = n.key"
         )
-        where = f"WHERE o.{array} IS NOT n.{array}"
-        yield f"DELETE FROM {_name(part)} WHERE row IN (SELECT t.id FROM {differ} {where})"
-        yield f"INSERT INTO {_name(part)} {_elements(layout, part, differ)} {where} AND t.gone IS NULL"
+        where = f"WHERE {differ([array])}"
+        yield f"DELETE FROM {_name(part)} WHERE row IN (SELECT t.id FROM {rows} {where})"
+        yield f"INSERT INTO {_name(part)} {_elements(layout, part, rows)} {where} AND t.gone IS NULL"
 
 
 def _elements(layout: Layout, part: LayoutNode, rows: str) -> str:

@@ -106,4 +106,4 @@ def _plain(value: Decimal) -> Decimal:
         return value.copy_abs() if value.is_nan() else value
     if scale(value) < 0:
         value = value.quantize(Decimal(1), context=EXACT)
-    return value if value else value.copy_abs()
+    return _unsigned_zero(value)

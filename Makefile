@@ -42,9 +42,11 @@ unit: $(STAMP) ## The tests that need no server
 lint: $(STAMP) ## Only ruff and mypy
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy
 
-docs: $(STAMP) ## Write docs/types.md and docs/configuration.md from the code
+docs: $(STAMP) ## Write from the code what docs/ has of it: types, configuration, metrics, alerts
 	@$(PY) -m cli.pages.types_page
 	@$(PY) -m cli.pages.config_page
+	@$(PY) -m cli.pages.metrics_page
+	@$(PY) -m cli.pages.alerts_page
 
 bench: $(STAMP) ## Measure side by side and print ratios
 	@$(PY) -m bench

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -220,25 +220,6 @@ def moment_of(option: str, written: str) -> datetime:
 def say(line: str) -> None:
     """Tell the operator what goes on, beside what a command prints."""
     err.print(line, soft_wrap=True)
-
-
-def within(seconds: float, ask: Callable[[], T]) -> T | None:
-    """What `ask` gives, where that does not take longer; a library that waits for a server may never return."""
-    answers: list[T] = []
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            answers.append(ask())
-        except BaseException as exc:  # noqa: BLE001
-            failures.append(exc)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if failures:
-        raise failures[0]
-    return answers[0] if answers else None
 
 
 @contextmanager

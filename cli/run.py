@@ -16,6 +16,7 @@ from cli.base import SYNC, File, app, err, interrupt, reach, say
 from cli.watch import SourceWatch
 from driftless.config.models import Config
 from driftless.errors import ConfigError, SourceError
+from driftless.metrics.figures import work_figures
 from driftless.pipeline import load
 from driftless.suggest import did_you_mean
 
@@ -36,6 +37,10 @@ def run(
         Path | None,
         typer.Option("--checkpoints", help="Where streams keep their state on a cluster: a folder of all machines."),
     ] = None,
+    metrics: Annotated[
+        int | None,
+        typer.Option("--metrics", min=0, max=65535, metavar="PORT", help="Serve this process's figures there."),
+    ] = None,
 ) -> None:
     """Follow until stopped with Ctrl-C or SIGTERM. Several processes may share the followers between them.
 
@@ -48,6 +53,8 @@ def run(
     One follower in a process of its own: `driftless run product-search --memory 2g`
 
     Build all and end: `driftless run --until-caught-up`
+
+    Figures of this process alone, for a Prometheus on this machine: `driftless run --metrics 8481`
     """
     try:
         config = load(file)
@@ -60,6 +67,7 @@ def run(
             streams=streams,
             memory=memory,
             checkpoints=None if checkpoints is None else checkpoints.absolute(),
+            metrics=metrics,
             until_lsn=until_lsn,
             until_caught_up=until_caught_up,
         )
@@ -109,6 +117,7 @@ def run_here(
     streams: Sequence[str] = (),
     memory: str = "1g",
     checkpoints: Path | None = None,
+    metrics: int | None = None,
     **until: Any,
 ) -> bool:
     """Run followers, build views and compute streams here, until a signal or as `Runner.run` has it.
@@ -130,6 +139,11 @@ def run_here(
         checkpoints=checkpoints,
         memory=memory,
     )
+    if metrics is not None:
+        from serve.exposition import expose_process
+
+        port = expose_process(config.name, metrics, lambda: work_figures(runner.facts()))
+        say(f"metrics of this process on http://127.0.0.1:{port}/metrics")
     interrupted = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:

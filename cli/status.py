@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, NoReturn
 
@@ -15,80 +14,15 @@ from rich.console import Group
 from rich.table import Table as Grid
 
 from cli import complete
-from cli.base import NO, SYNC, UNREACHABLE, YES, File, Json, app, moment_of, out, say, within
+from cli.base import NO, SYNC, UNREACHABLE, YES, File, Json, app, moment_of, out, say
 from driftless.config.models import Config
-from driftless.control.health import CHECK, Problem, clock, lines
-from driftless.control.status import SourceStatus, status
+from driftless.control.health import Problem, clock, lines
 from driftless.control.topic import Control
 from driftless.control.wait import START_SECONDS
-from driftless.errors import ConfigError, SourceUnavailable, SyncError
-from driftless.facts.state import State
-from driftless.kafka.client import Kafka
+from driftless.errors import ConfigError
 from driftless.lsn import format_lsn, parse_lsn
 from driftless.pipeline import chosen, control_of, load
 from driftless.suggest import did_you_mean
-
-_ANSWER_SECONDS = 5.0
-"""For so long, an answer of one server is waited for: who looks where followers stand must not wait for one that
-sleeps."""
-_SOURCE_SECONDS = 12.0
-"""The same of all that the source, Connect and the topics are asked."""
-
-
-def facts_of(config: Config, control: Control) -> dict[str, Any]:
-    """The facts of `status`. A server that cannot be reached leaves its own part empty, and is one of the problems."""
-    state, now = control.read(), control.now()  # together: while the source is waited for, leases would seem to run out
-    source = within(_SOURCE_SECONDS, lambda: _source(config, control, state))
-    if source is None:
-        silent = Problem("source", f"it does not answer within {_SOURCE_SECONDS:.0f} s", _CHECK_DSN, unreachable=True)
-        source = SourceStatus(troubles=[silent])
-    return status(config, state, source, now)
-
-
-_CHECK_DSN = "see whether the server runs, and `source.dsn` leads to it"
-
-
-def _source(config: Config, control: Control, state: State) -> SourceStatus:
-    from connectors.pipeline.token import untrusted
-    from connectors.postgres.catalogue import CatalogueLook
-    from connectors.postgres.client import Postgres
-    from connectors.postgres.slot_reader import slot_reader_facts
-    from driftless import names
-
-    found = SourceStatus()
-    try:
-        with Postgres(config.source.dsn, patience=_ANSWER_SECONDS) as postgres:
-            slot = postgres.slot(names.slot(config.name))
-            state.merge(slot_reader_facts(postgres, names.slot(config.name), state, watched=False))
-            found = SourceStatus(
-                postgres.lsn(), slot.name if slot else None, slot.lag_bytes if slot else None, postgres.clock()
-            )
-            warnings = list(filter(None, [untrusted(postgres, config.name, state)]))
-            found = replace(found, changed=dict(CatalogueLook.of(config, postgres).changes(state)), warnings=warnings)
-            return replace(found, troubles=list(source_problems(config, control.kafka, postgres, state)))
-    except SyncError as exc:
-        away = Problem("source", str(exc), exc.hint or _CHECK_DSN, unreachable=isinstance(exc, SourceUnavailable))
-        return replace(found, troubles=[away])
-
-
-def source_problems(config: Config, kafka: Kafka, postgres: Any, state: State) -> Iterator[Problem]:
-    """What is wrong with the log and what brings it: the slot, the topics, the connector."""
-    from connectors.debezium.connect import Connect
-    from connectors.pipeline.guard import connector_trouble, topic_troubles, troubles
-
-    connect = Connect(config.connect, patience=_ANSWER_SECONDS)
-    for trouble in (*troubles(config, postgres, connect, state), *topic_troubles(config, kafka, state)):
-        yield Problem("source", trouble.what, trouble.hint)
-    if state.get("pipeline/identity") is None:
-        yield Problem("source", "this pipeline was never applied to the end", "run `driftless apply`")
-        return
-    try:
-        held = connector_trouble(config.name, connect, postgres, kafka)
-    except SyncError as exc:
-        yield Problem("Kafka Connect", str(exc), exc.hint or CHECK, unreachable=isinstance(exc, SourceUnavailable))
-        return
-    if held is not None:
-        yield Problem("connector", held.what, held.hint)
 
 
 @app.command(name="status")
@@ -107,6 +41,8 @@ def status_command(
 
     For a program to read: `driftless status --json`
     """
+    from serve.standing import facts_of
+
     config = load(file)
     control = control_of(config)
     facts = facts_of(config, control)
@@ -124,6 +60,8 @@ def status_command(
 def _watch(config: Config, control: Control, facts: dict[str, Any]) -> NoReturn:
     """Show the newest facts until Ctrl-C. In a file, a new block stands only where a state or a problem is another."""
     from rich.live import Live
+
+    from serve.standing import facts_of
 
     if out.is_terminal:
         with Live(_shown(facts), console=out, auto_refresh=False) as live:
@@ -152,7 +90,7 @@ def _shown(facts: dict[str, Any]) -> Group:
             "If the slot was advanced in between, changes are missing. Run `driftless verify` to check."
         )
     told += facts["warnings"]
-    told += lines(Problem(p["who"], p["what"], p["do"], p["since"]) for p in facts["problems"])
+    told += lines(Problem.from_json(p) for p in facts["problems"])
     return Group(_grid(facts, out.width), *told)
 
 

@@ -24,7 +24,7 @@ from driftless.facts.state import State
 from driftless.pipeline import chosen, control_of, load
 
 if TYPE_CHECKING:
-    from cli.subjects import Group
+    from cli.comparison.subjects import Group
     from driftless.verify.report import Report
     from driftless.verify.resumable_run import ResumableRun
     from driftless.verify.subject import Subject
@@ -169,7 +169,7 @@ class _Asked:
 
 
 def _verify(config: Config, asked: _Asked) -> list[Report]:
-    from cli.subjects import Subjects
+    from cli.comparison.subjects import Subjects
     from connectors.debezium.connect import Connect
     from connectors.debezium.snapshot import Snapshots
     from connectors.pipeline.token import emit_marker
@@ -177,7 +177,7 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
     from connectors.postgres.source_snapshot import moment
     from driftless.verify.position_waiter import PositionWaiter
     from driftless.verify.proof import Proof, Verdict, VerifyContext
-    from driftless.verify.report import proven, report, stream_report
+    from driftless.verify.report import proof_facts, report, stream_report
     from driftless.verify.steps import Step
     from driftless.verify.subject import Source
     from jobs.spark.login import log_in_as_spark
@@ -240,8 +240,7 @@ def _verify(config: Config, asked: _Asked) -> list[Report]:
                 made = report(group.subject, target, verdict, tables, asked.samples, allowed=asked.allowed)
                 made.seconds = time.monotonic() - begun
                 kept.done(made)
-                if made.in_sync:
-                    control.write(proven(made))
+                control.write(proof_facts(made))
             for name, subject in computed.items():
                 if subject is group.subject:
                     kept.done(stream_report(name, subject, verdict, asked.samples))

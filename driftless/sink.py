@@ -31,15 +31,22 @@ class Rejected:
 class Applied:
     """What became of a batch, item by item: written + stale + len(rejected) is the number of writes given.
 
-    `stale`: the store already holds this version of the key or a newer one. That is normal after a replay.
+    `stale`: the store already holds this version of the key or a newer one. That is normal after a replay. `retries`:
+    how often some of it was given again, which says nothing about the items.
     """
 
     written: int = 0
     stale: int = 0
     rejected: tuple[Rejected, ...] = ()
+    retries: int = 0
 
     def __add__(self, other: Applied) -> Applied:
-        return Applied(self.written + other.written, self.stale + other.stale, self.rejected + other.rejected)
+        return Applied(
+            self.written + other.written,
+            self.stale + other.stale,
+            self.rejected + other.rejected,
+            self.retries + other.retries,
+        )
 
 
 Progress = Callable[[int], None]

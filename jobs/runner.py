@@ -92,6 +92,10 @@ class Runner:
         self._stop.set()
         return self._under_way
 
+    def facts(self) -> dict[str, dict[str, object]]:
+        """Where every worker of this process stands, by its key in the control topic. Any thread may ask."""
+        return {progress.key: progress.to_json() for progress in list(self.progress)}
+
     def halt(self, error: SyncError) -> None:
         """Have everything end with an error, because the log cannot be trusted any more. Any thread may ask."""
         self._halted = error

@@ -11,6 +11,7 @@ from driftless.config.base import Model, written_fields
 from driftless.config.kafka_security import BY_TOKEN, KafkaSecurity
 from driftless.config.models import (
     FOLLOWER_FIELDS,
+    AlertsConfig,
     Config,
     ConnectConfig,
     FollowerConfig,
@@ -68,7 +69,7 @@ def page() -> str:
     """The text of the page."""
     return "\n".join((_HEAD, *_top(), *_source(), *_with("kafka", KafkaConfig, "security", KafkaSecurity),
                       *_with("connect", ConnectConfig, "source_ssl", SourceSsl),
-                      *_views(), *_events(), *_patterns(), *_streams(), *_followers(), ""))  # fmt: skip
+                      *_views(), *_events(), *_patterns(), *_streams(), *_followers(), *_alerts(), ""))  # fmt: skip
 
 
 def _top() -> Iterator[str]:
@@ -243,6 +244,15 @@ def _followers() -> Iterator[str]:
         yield f"\n### `{kind}` of a follower\n"
         yield f"{str(model.__doc__).strip()} [What is in it](stores.md#{kind}).\n"
         yield from _table(model)
+
+
+def _alerts() -> Iterator[str]:
+    yield "\n## `alerts`\n"
+    yield f"{AlertsConfig.__doc__} [What is an alert, and what is posted](alerts.md).\n"
+    yield "```yaml\nalerts:"
+    yield from _lines(AlertsConfig, "  ")
+    yield "```\n"
+    yield from _table(AlertsConfig)
 
 
 # -- one model ----------------------------------------------------------------------------------------------------

@@ -333,7 +333,7 @@ class Postgres:
 
     def slot(self, name: str) -> Slot | None:
         row = self._row(
-            "select slot_name::text, confirmed_flush_lsn::text, active_pid, "
+            "select slot_name::text, confirmed_flush_lsn::text, active_pid, safe_wal_size, "
             "coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, wal_status, "
             # Both since Postgres 17.
             "coalesce(to_jsonb(s) ->> 'invalidation_reason', ''), coalesce(to_jsonb(s) ->> 'failover', '') = 'true' "
@@ -343,8 +343,8 @@ class Postgres:
         if row is None:
             return None
         confirmed = None if row[1] is None else parse_lsn(str(row[1]))
-        reader, status = cast(int | None, row[2]), cast(str | None, row[4])
-        return Slot(str(row[0]), confirmed, reader, int(str(row[3])), status, str(row[5]), bool(row[6]))
+        reader, left, status = cast(int | None, row[2]), cast(int | None, row[3]), cast(str | None, row[5])
+        return Slot(str(row[0]), confirmed, reader, int(str(row[4])), status, str(row[6]), bool(row[7]), left)
 
     def read_since(self, slot: str) -> str | None:
         """When whoever reads a slot now has connected; None where nobody does, or the role may not see who does."""

@@ -129,7 +129,8 @@ class Storage:
 class Slot:
     """A replication slot. `confirmed`: the log is safely in Kafka up to it. `reader`: the process that reads it.
 
-    `failover`: standbys that synchronize slots keep it as well.
+    `failover`: standbys that synchronize slots keep it as well. `left_bytes`: what may be written before the server
+    gives it up; None where it never does.
     """
 
     name: str
@@ -139,6 +140,7 @@ class Slot:
     wal_status: str | None
     invalidated: str = ""
     failover: bool = False
+    left_bytes: int | None = None
 
     @property
     def active(self) -> bool:

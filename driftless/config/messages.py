@@ -121,6 +121,8 @@ class Wording:
         elsewhere = [place for place in elsewhere if place not in _RELATIONS] or elsewhere[:1]
         elsewhere = [()] if () in elsewhere else elsewhere
         what = "unknown field"
+        if elsewhere and near and not self._is_required((*parent, near)):
+            near = None  # it is spelled right, and stands elsewhere: `tables` is not `alerts`
         if near:
             self._meant.add((*parent, near))
             what = "unknown kind of store" if near in self._kinds else what
@@ -254,6 +256,10 @@ class Wording:
         *above, name = self._pattern(location)
         model = self._models.get(tuple(above))
         return written_fields(model).get(str(name)) if model is not None else None
+
+    def _is_required(self, location: Location) -> bool:
+        field = self._field(location)
+        return field is not None and field.is_required()
 
     def _example(self, location: Location) -> str:
         """YAML that could stand there."""

@@ -258,6 +258,28 @@ class FollowerConfig(Model):
     access: frozenset[str] = Field(exclude=True)
 
 
+class AlertsConfig(Model):
+    """Whom `driftless serve` tells what is wrong, where no Prometheus does."""
+
+    webhook: Annotated[str, AfterValidator(_http)] = Field(
+        repr=False,
+        description="Where each alert is posted as JSON: once when it fires, once when it is over.",
+        examples=["${ALERT_URL}"],
+    )
+    headers: dict[str, str] = Field(
+        default_factory=dict,
+        repr=False,
+        description="Sent with each.",
+        examples=['{Authorization: "Bearer ${ALERT_TOKEN}"}'],
+    )
+    lag: Duration = Field(
+        default="1m", description="A follower that is further behind for two minutes is an alert.", examples=["5m"]
+    )
+    proof: Duration = Field(
+        default="8d", description="A follower that was last verified longer ago is an alert.", examples=["2d"]
+    )
+
+
 class StoreConfig(Model):
     """A kind of store's part of a follower."""
 
@@ -315,6 +337,11 @@ class Config(Model):
     followers: dict[Name, FollowerConfig] = Field(
         description="Who keeps a copy, by names of your own.",
         examples=['{product-cache: {view: product, redis: {url: "${CACHE_URL}", key: "product:{id}"}}}'],
+    )
+    alerts: AlertsConfig | None = Field(
+        default=None,
+        description="Whom `driftless serve` tells what is wrong, where no Prometheus does: [below](#alerts).",
+        examples=['{webhook: "${ALERT_URL}"}'],
     )
     _places: ConfigPlaces | None = PrivateAttr(default=None)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
 from driftless.control.lease import taken_at
@@ -28,6 +29,25 @@ BUILDING_STILL_SECONDS = 60.0
 CHECK = "run `driftless check`"
 
 
+class Kind(StrEnum):
+    """What sort of problem it is: the name by which programs and alerts know it. It never changes."""
+
+    KAFKA_UNREACHABLE = "kafka_unreachable"
+    SOURCE_UNREACHABLE = "source_unreachable"
+    SOURCE_TROUBLE = "source_trouble"
+    CONNECT_UNREACHABLE = "connect_unreachable"
+    CONNECTOR_TROUBLE = "connector_trouble"
+    TABLE_CHANGED = "table_changed"
+    NOT_APPLIED = "not_applied"
+    NOT_RUNNING = "not_running"
+    NOT_STARTING = "not_starting"
+    FAILED = "failed"
+    WAITING = "waiting"
+    STANDS_STILL = "stands_still"
+    NO_READERS = "no_readers"
+    QUARANTINE = "quarantine"
+
+
 @dataclass(frozen=True)
 class Problem:
     """`who`: the source, Kafka, a table, a view or a follower. `since`: seconds since 1970, where that is known.
@@ -35,6 +55,7 @@ class Problem:
     `do`: what the operator does about it. `unreachable`: it is a server that does not answer.
     """
 
+    kind: Kind
     who: str
     what: str
     do: str = CHECK
@@ -47,7 +68,11 @@ class Problem:
         return said if self.do == CHECK and "`driftless check`" in self.what else f"{said}; {self.do}"
 
     def to_json(self) -> dict[str, object]:
-        return {"who": self.who, "what": self.what, "do": self.do, "since": self.since}
+        return {"kind": self.kind, "who": self.who, "what": self.what, "do": self.do, "since": self.since}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Problem:
+        return cls(Kind(value["kind"]), value["who"], value["what"], value["do"], value["since"])
 
 
 def clock(at: float) -> str:
@@ -84,14 +109,14 @@ def follower_problems(state: State, shown: Mapping[str, Any], now: float) -> Ite
     name, who = shown["name"], f"follower {shown['name']}"
     generations: list[Mapping[str, Any]] = shown["generations"]
     if not generations:
-        yield Problem(who, "it was never applied", "run `driftless apply`")
+        yield Problem(Kind.NOT_APPLIED, who, "it was never applied", "run `driftless apply`")
         return
     if shown["quarantined"]:
         documents = f"{counted(shown['quarantined'], 'document')} {'is' if shown['quarantined'] == 1 else 'are'}"
-        yield Problem(who, f"{documents} in quarantine", f"see `driftless quarantine list {name}`")
+        yield Problem(Kind.QUARANTINE, who, f"{documents} in quarantine", f"see `driftless quarantine list {name}`")
     paused = state.get(f"paused/{name}") is not None
     if not paused and not is_running(state, name, now) and shown["state"] != "failed":
-        yield Problem(who, "nobody runs it", f"run `driftless run {name}`", _lease_end(state, name))
+        yield Problem(Kind.NOT_RUNNING, who, "nobody runs it", f"run `driftless run {name}`", _lease_end(state, name))
         return
     found = False
     for g in current(generations):
@@ -107,7 +132,7 @@ def follower_problems(state: State, shown: Mapping[str, Any], now: float) -> Ite
     if live is None:
         return  # it is just being started
     if not any(g["live"] for g in generations) and shown["state"] == "live":
-        yield Problem(who, "readers see none of its generations", f"run `driftless rebuild {name}`")
+        yield Problem(Kind.NO_READERS, who, "readers see none of its generations", f"run `driftless rebuild {name}`")
     building = shown["state"] == "bootstrapping"
     yield from _stillness(who, live, shown["lag_seconds"], now, state.facts.get(f"lease/{name}"), building=building)
 
@@ -123,11 +148,11 @@ def view_problems(state: State, shown: Mapping[str, Any], now: float, source_tim
     name, who = shown["name"], f"view {shown['name']}"
     number = newest_number(state, name)
     if not number:
-        yield Problem(who, "it was never applied", "run `driftless apply`")
+        yield Problem(Kind.NOT_APPLIED, who, "it was never applied", "run `driftless apply`")
         return
     if held := shown.get("quarantined"):
         documents = f"{counted(held, 'document')} {'is' if held == 1 else 'are'}"
-        yield Problem(who, f"{documents} in quarantine", f"see `driftless quarantine list {name}`")
+        yield Problem(Kind.QUARANTINE, who, f"{documents} in quarantine", f"see `driftless quarantine list {name}`")
     view = state.get(f"view/{name}/{number}") or {}
     declared: Any = view.get("view", {})
     shards = int(declared.get("shards", 1))
@@ -137,7 +162,8 @@ def view_problems(state: State, shown: Mapping[str, Any], now: float, source_tim
         fact = state.facts.get(progress_key(name, number, shard))
         said = str(fact.value.get("state", "stopped")) if fact else "stopped"
         if not is_running(state, lease, now) and said != "failed":
-            yield Problem(one, "nobody builds it", f"run `driftless run {name}`", _lease_end(state, lease))
+            ended = _lease_end(state, lease)
+            yield Problem(Kind.NOT_RUNNING, one, "nobody builds it", f"run `driftless run {name}`", ended)
             continue
         if fact is None:
             continue
@@ -154,11 +180,11 @@ def stream_problems(state: State, shown: Mapping[str, Any], now: float, source_t
     """What is wrong with a stream, by its newest build."""
     name, who, number = shown["name"], f"stream {shown['name']}", shown["generation"]
     if not number:
-        yield Problem(who, "it was never applied", "run `driftless apply`")
+        yield Problem(Kind.NOT_APPLIED, who, "it was never applied", "run `driftless apply`")
         return
     lease, again = stream_lease(name), f"run `driftless run {name}`"
     if not is_running(state, lease, now) and shown["state"] != "failed":
-        yield Problem(who, "nobody computes it", again, _lease_end(state, lease))
+        yield Problem(Kind.NOT_RUNNING, who, "nobody computes it", again, _lease_end(state, lease))
         return
     fact = state.facts.get(stream_progress_key(name, number))
     if fact is None:
@@ -177,9 +203,9 @@ def _worker(who: str, said: str, fact: Fact, beside: str, again: str) -> Iterato
     trouble = str(fact.value.get("trouble") or "")
     since = _since(fact)
     if said == "failed":
-        yield Problem(who, f"{beside}it has failed: {trouble or 'no reason is known'}", again, since)
+        yield Problem(Kind.FAILED, who, f"{beside}it has failed: {trouble or 'no reason is known'}", again, since)
     elif trouble and said not in ("paused", "stopped"):
-        yield Problem(who, f"{beside}{trouble}", CHECK, since)
+        yield Problem(Kind.WAITING, who, f"{beside}{trouble}", CHECK, since)
 
 
 def _stillness(
@@ -192,13 +218,13 @@ def _stillness(
     taken = None if lease is None else taken_at(lease)
     if taken is not None and fact.time < taken:  # the run before this one wrote it
         if now - taken > BUILDING_STILL_SECONDS:
-            yield Problem(who, "its run does not start", CHECK, taken)
+            yield Problem(Kind.NOT_STARTING, who, "its run does not start", CHECK, taken)
         return
     still = float(str(told)) + max(0.0, now - fact.time)
     if building and still > BUILDING_STILL_SECONDS:
-        yield Problem(who, "its build does not get on", CHECK, now - still)
+        yield Problem(Kind.STANDS_STILL, who, "its build does not get on", CHECK, now - still)
     elif not building and still > STILL_SECONDS and (lag is None or lag > STILL_SECONDS):
-        yield Problem(who, "its position does not move, and the source's does", CHECK, now - still)
+        yield Problem(Kind.STANDS_STILL, who, "its position does not move, and the source's does", CHECK, now - still)
 
 
 def _since(fact: Fact) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driftless.config.models import Config
-from driftless.control.health import Problem, current, follower_problems, stream_problems, view_problems
+from driftless.control.health import Kind, Problem, current, follower_problems, stream_problems, view_problems
 from driftless.control.request import is_running
 from driftless.control.strangers import warnings
 from driftless.facts.builds import newest_number, standings
@@ -21,6 +21,8 @@ from driftless.names import stream_lease, view_lease
 class SourceStatus:
     """The source's side; None where the source cannot be reached or has no slot for this pipeline yet.
 
+    `slot_left_bytes`: what may be written before the server gives the slot up; None where it never does.
+    `slot_status`: as Postgres' wal_status. `connector`: its state, as Connect says; None where it does not answer.
     `changed`: tables that are no longer as they were registered, and in what. `troubles`: why the log cannot be trusted
     any more, or does not go on, and which server does not answer.
     """
@@ -29,6 +31,9 @@ class SourceStatus:
     slot: str | None = None
     slot_lag_bytes: int | None = None
     time: float | None = None
+    slot_left_bytes: int | None = None
+    slot_status: str | None = None
+    connector: str | None = None
     changed: Mapping[str, str] = field(default_factory=dict)
     troubles: Sequence[Problem] = ()
     warnings: Sequence[str] = ()
@@ -42,7 +47,7 @@ def status(config: Config, state: State, source: SourceStatus, now: float) -> di
     lsn = None if source.lsn is None else format_lsn(source.lsn)
     problems = [
         *source.troubles,
-        *(Problem(f"table {t}", w, "see `driftless plan`") for t, w in source.changed.items()),
+        *(Problem(Kind.TABLE_CHANGED, f"table {t}", w, "see `driftless plan`") for t, w in source.changed.items()),
     ]
     for name, view in zip(config.views, views, strict=True):
         if config.views[name].joined:
@@ -56,6 +61,9 @@ def status(config: Config, state: State, source: SourceStatus, now: float) -> di
             "lsn": lsn,
             "slot": source.slot,
             "slot_lag_bytes": source.slot_lag_bytes,
+            "slot_left_bytes": source.slot_left_bytes,
+            "slot_status": source.slot_status,
+            "connector": source.connector,
             "changed": dict(source.changed),
             "trouble": "; ".join(f"{trouble.what}; {trouble.do}" for trouble in source.troubles) or None,
             "unwatched_lsn": _unwatched(state, followers),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, NoReturn
 
+from driftless.facts.counts import is_counts
 from driftless.lsn import parse_lsn
 
 Check = Callable[[Any], bool]
@@ -107,6 +108,10 @@ def _count(value: Any) -> bool:
 def _time(value: Any) -> bool:
     """Seconds since 1970, up to the year 9999."""
     return isinstance(value, float | int) and not isinstance(value, bool) and isfinite(value) and 0 <= value < 2.5e11
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, float | int) and not isinstance(value, bool) and isfinite(value)
 
 
 def _text(value: Any) -> bool:
@@ -213,6 +218,7 @@ _KINDS: dict[str, dict[str, Check]] = {
         "held_back?": _text,
         "stuck?": _text,
         "token?": _count,
+        "counts?": is_counts,
     },
     "build": {
         "state": _text,
@@ -221,6 +227,8 @@ _KINDS: dict[str, dict[str, Check]] = {
         "ends?": _or_none(_offsets),
         "lag_records?": _or_none(_int),
         "dirty?": _or_none(_int),
+        "published?": _count,
+        "store_bytes?": _count,
         "trouble?": _text,
         "trouble_since?": _or_none(_time),
         "still_seconds?": _or_none(_time),
@@ -242,6 +250,7 @@ _KINDS: dict[str, dict[str, Check]] = {
         "dropped?": _count,
         "state_rows?": _count,
         "state_bytes?": _count,
+        "published?": _count,
         "trouble?": _text,
         "trouble_since?": _or_none(_time),
         "still_seconds?": _or_none(_time),
@@ -277,12 +286,23 @@ _KINDS: dict[str, dict[str, Check]] = {
     "snapshot": {"id": _text, "epoch": _count, "floors": _offsets, "lsn": _count, "why": _text, "facts": _map},
     "storage": {"node": _or_none(_int), "columns": _map},
     "proven": {"lsn": _lsn, "generation": _count},
+    "proof": {"lsn": _or_none(_lsn), "generation": _count, "in_sync": _bool, "trouble?": _or_none(_text)},
+    "alert": {
+        "alert": _text,
+        "severity": _text,
+        "labels": _fields,
+        "summary": _text,
+        "do": _text,
+        "since": _time,
+        "value": _number,
+    },
     "strangers": {"count": _count, "since": _time, "last": _time, "end": _count, "why": _text, "by": _text},
 }
 _FACTS: dict[str, dict[str, Check]] = {
     "pipeline/identity": {"system_identifier": _text, "timeline": _count, "database": _text, "history?": _count},
     "pipeline/renewal": {"what": _text, "history": _bool},
     "pipeline/trust": {"tokens": _tokens, "plain": _or_none(_count)},
+    "alerts/sender": {"id": _text},
     "reader/watched": {"since": _text},
     "reader/unwatched": {"since": _text, "lsn": _lsn},
 }

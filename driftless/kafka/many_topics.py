@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from driftless.errors import SourceError, SourceUnavailable
 from driftless.kafka.client import TIMEOUT, Kafka, Topic
@@ -51,6 +51,23 @@ def describe_made(kafka: Kafka, names: Iterable[str], seconds: float = MADE_SECO
             )
         if left:
             time.sleep(0.2)
+    return found
+
+
+def newest_times(kafka: Kafka, topics: Mapping[str, int]) -> dict[str, float]:
+    """When the newest record of each topic was written, in seconds since 1970; without those that have none. `topics`:
+    with how many partitions.
+    """
+    found: dict[str, float] = {}
+    spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+    wanted = {TopicPartition(topic, p): spec for topic, count in topics.items() for p in range(count)}
+    if not wanted:
+        return found
+    with kafka.asking() as admin:
+        for place, future in admin.list_offsets(wanted, request_timeout=TIMEOUT).items():
+            told = future.result()
+            if told.offset >= 0:
+                found[place.topic] = max(found.get(place.topic, 0.0), told.timestamp / 1000)
     return found
 
 

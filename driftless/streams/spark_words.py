@@ -6,10 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sqlglot.dialects.spark import Spark
-from sqlglot.errors import TokenError
-from sqlglot.tokenizer_core import TokenType
-
 
 @dataclass(frozen=True)
 class SqlWord:
@@ -22,6 +18,11 @@ class SqlWord:
 
 def spark_words(sql: str) -> list[SqlWord]:
     """Every word and sign but comments; none where it ends within a string: whoever parses it says so."""
+    # The library takes 10 MB, and most pipelines have no stream.
+    from sqlglot.dialects.spark import Spark
+    from sqlglot.errors import TokenError
+    from sqlglot.tokenizer_core import TokenType
+
     try:
         tokens = Spark().tokenize(sql)
     except TokenError:

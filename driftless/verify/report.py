@@ -13,6 +13,11 @@ from driftless.verify.proof import LOG, Verdict
 from driftless.verify.subject import Subject, Target
 
 KINDS = {MISSING: "missing", EXTRA: "extra", **dict.fromkeys((DIFFERENT, STALE, AHEAD, ROWS), "different")}
+_TOLD = (
+    *("lsn", "generation", "in_sync", "stage", "trouble", "seconds", "source_documents", "follower_documents"),
+    *("missing", "extra", "different", "quarantined", "unproven", "uncomparable", "repaired"),
+)
+"""What of a report the control topic keeps: no sample, since it names keys."""
 DETAILS = {
     STALE: "an older state than the follower must have applied",
     AHEAD: "its version is beyond the log's end, so changes to come would be refused",
@@ -98,10 +103,13 @@ class Report:
             yield f"{self.unproven:,} documents changed whenever they were looked at; verify again"
 
 
-def proven(report: Report) -> dict[str, dict[str, object] | None]:
-    """The fact for the control topic that a follower was in sync at a position, shown by `status`."""
-    fact: dict[str, object] = {"lsn": format_lsn(report.lsn), "generation": report.generation}
-    return {f"proven/{report.name}": fact}
+def proof_facts(report: Report) -> dict[str, dict[str, object] | None]:
+    """The facts for the control topic: what was found of a follower; and, where it was in sync, at which position."""
+    found = {name: value for name, value in report.to_json().items() if name in _TOLD}
+    facts: dict[str, dict[str, object] | None] = {f"proof/{report.name}": found}
+    if report.in_sync:
+        facts[f"proven/{report.name}"] = {"lsn": format_lsn(report.lsn), "generation": report.generation}
+    return facts
 
 
 def _line(sample: Mapping[str, Any]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +20,16 @@ from jobs.log.contract import BulkReader, Salvage, Salvaged, SliceReader
 from jobs.spark.errors import SPARK_ERRORS, may_pass, spark_error
 from jobs.spark.memory import out_of_memory
 from jobs.spark.refused import refusal
-from jobs.spark.source import DRIVER_OFFSETS, LogSource, read_slice
+from jobs.spark.source import COMMITTED, DRIVER_OFFSETS, LogSource, read_slice
 from sinks import open_sink
 
 COUNTED = 1_000_000
 """Up to here documents are counted in this process: their keys take some 100 MB."""
 
-_RESULT = "written long, stale long, key string, version long, problem string, kind string, hint string"
+_RESULT = (
+    "written long, stale long, retries long, bytes long, key string, version long, problem string, kind string, "
+    "hint string"
+)
 """What executors tell: counts; a rejected write (`problem` without `kind`); a held key that went through (neither);
 an error that ends the slice (`kind`)."""
 _RESULT_ARROW: pa.Schema = pa.schema(
@@ -97,11 +101,17 @@ class OffsetRange:
 
 @dataclass(frozen=True)
 class SliceResult:
-    """What became of a slice, which ended at `end`. `passed`: held keys that the store has taken, with versions."""
+    """What became of a slice, which ended at `end`. `passed`: held keys that the store has taken, with versions.
+
+    `bytes`: of the writes. `ages`: seconds from the commit of each change until the store had answered, of small
+    slices alone.
+    """
 
     end: Offsets
     applied: Applied
     passed: tuple[tuple[str, int], ...] = ()
+    bytes: int = 0
+    ages: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -128,7 +138,7 @@ def apply_slice(
     """
     try:
         if part.offsets <= DRIVER_OFFSETS:
-            return _on_driver([log.small.read(log.source, part.begin, part.end)], sink, generation, part)
+            return _on_driver([log.small.read(log.source.timed, part.begin, part.end)], sink, generation, part)
         if log.bulk is not None:
             return _on_driver(_until(stopped, log.bulk.read(part.begin, part.end)), sink, generation, part)
         return _on_executors(read_slice(log.spark, log.source, part.begin, part.end), spec, generation, part)
@@ -153,14 +163,19 @@ def count_documents(log: LogReader, begin: Offsets, end: Offsets) -> int:
 
 
 def _on_driver(read: Iterable[tuple[Offsets, pa.Table]], sink: Sink, generation: int, part: OffsetRange) -> SliceResult:
-    reached, total, passed = part.begin, Applied(), []
-    for end, writes in read:
-        for batch in map(part.writes, writes.cast(WRITES).combine_chunks().to_batches()):
+    reached, total, passed, size = part.begin, Applied(), list[tuple[str, int]](), 0
+    ages: list[float] = []
+    for end, table in read:
+        for batch in map(part.writes, table.select(WRITES.names).cast(WRITES).combine_chunks().to_batches()):
             applied = sink.apply(generation, batch)
             total += applied
             passed += part.passed(batch, applied)
+            size += batch.nbytes
+        if COMMITTED in table.column_names:
+            now = time.time()
+            ages += [now - at / 1e6 for at in table[COMMITTED].to_pylist() if at is not None]
         reached = end
-    return SliceResult(reached, total, tuple(passed))
+    return SliceResult(reached, total, tuple(passed), size, ages)
 
 
 def _salvaged(
@@ -168,16 +183,17 @@ def _salvaged(
 ) -> SliceResult:
     """The same of a slice with records that can never be read: each is rejected, unless its key has a newer one."""
     bad: dict[str, Rejected] = {}
-    reached, total, passed = part.begin, Applied(), list[tuple[str, int]]()
+    reached, total, passed, size = part.begin, Applied(), list[tuple[str, int]](), 0
     for some in salvage(part.begin, part.end):
         done = _on_driver([(some.end, some.rows)], sink, generation, part)
         reached, total = done.end, total + done.applied
         passed += done.passed
+        size += done.bytes
         bad |= {refused.key: refused for refused in some.bad if part.wants(refused.key)}
         bad = _not_followed(bad, some.rows)
         if stopped():
             break
-    return SliceResult(reached, total + Applied(rejected=tuple(bad.values())), tuple(passed))
+    return SliceResult(reached, total + Applied(rejected=tuple(bad.values())), tuple(passed), size)
 
 
 def _not_followed(bad: dict[str, Rejected], rows: pa.Table) -> dict[str, Rejected]:
@@ -216,7 +232,7 @@ def _on_executors(writes: DataFrame, spec: SinkSpec, generation: int, part: Offs
                 for batch in pa.Table.from_batches([whole]).cast(WRITES).combine_chunks().to_batches():
                     wanted = part.writes(batch)
                     applied = sink.apply(generation, wanted)
-                    yield _as_rows(applied, part.passed(wanted, applied))
+                    yield _as_rows(applied, part.passed(wanted, applied), wanted.nbytes)
         except SyncError as exc:
             # An exception would reach the driver as text alone.
             error = {"problem": str(exc), "kind": type(exc).__name__, "hint": exc.hint}
@@ -234,12 +250,15 @@ def _on_executors(writes: DataFrame, spec: SinkSpec, generation: int, part: Offs
             rejected.append(Rejected(row["key"], row["version"], row["problem"]))
         else:
             passed.append((row["key"], row["version"]))
-    written, stale = (pc.sum(result[name]).as_py() or 0 for name in ("written", "stale"))
-    return SliceResult(part.end, Applied(written, stale, tuple(rejected)), tuple(passed))
+    counted = ("written", "stale", "retries", "bytes")
+    written, stale, retries, size = (pc.sum(result[name]).as_py() or 0 for name in counted)
+    return SliceResult(part.end, Applied(written, stale, tuple(rejected), retries), tuple(passed), size)
 
 
-def _as_rows(applied: Applied, passed: list[tuple[str, int]]) -> pa.RecordBatch:
-    rows: list[dict[str, object]] = [{"written": applied.written, "stale": applied.stale}]
+def _as_rows(applied: Applied, passed: list[tuple[str, int]], size: int) -> pa.RecordBatch:
+    rows: list[dict[str, object]] = [
+        {"written": applied.written, "stale": applied.stale, "retries": applied.retries, "bytes": size}
+    ]
     rows += [{"key": r.key, "version": r.version, "problem": r.reason} for r in applied.rejected]
     rows += [{"key": key, "version": version} for key, version in passed]
     return pa.RecordBatch.from_pylist(rows, schema=_RESULT_ARROW)

@@ -90,7 +90,7 @@ class CheckpointWriter:
             return False
         self._saved = text
         count_now, self._count_now = self._count_now, False
-        written = progress.written
+        written = progress.counts.written
         due = written != self._counted and time.monotonic() >= self._count_at
         if progress.documents is None or count_now or due:
             before, progress.documents = progress.documents, self._sink.count(progress.generation)

@@ -126,9 +126,6 @@ class Follower(LeasedWorkers[_RunningGeneration]):
 
     # -- one turn -----------------------------------------------------------------------------------------------
 
-    def _key(self, number: int) -> str:
-        return f"follower/{self.name}/{number}"
-
     def concerns(self, key: str) -> bool:
         kind, _, name = key.partition("/")
         if kind in ("generation", "request", "paused"):

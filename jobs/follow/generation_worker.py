@@ -168,6 +168,7 @@ class GenerationWorker:
             except (SinkUnavailable, SourceUnavailable) as exc:
                 if self.stop.is_set() or last:
                     return
+                self.progress.counts.retries += 1
                 if not self.progress.last_error:
                     _log.warning("%s: waiting: %s", self.job.follower, exc)
                 self.progress.last_error = told(exc)
@@ -243,8 +244,6 @@ class GenerationWorker:
         to, applied = self._size.next(progress.positions, progress.ends), False
         if to != progress.positions and not self._batcher.should_wait(progress, self._pending):
             outcome = self._apply(progress.positions, to)
-            progress.written += outcome.applied.written
-            progress.stale += outcome.applied.stale
             progress.put(positions=outcome.end, quarantined=len(self.quarantine))
             self._checkpoints.heed()
             applied = self._moved = True
@@ -276,8 +275,9 @@ class GenerationWorker:
         part = OffsetRange(begin, end, self.quarantine.keys, only)
         begun = time.monotonic()
         outcome = apply_slice(self._log, job.spec, self._sink, job.generation, part, self.stop.is_set)
-        self._size.took(time.monotonic() - begun, part.offsets)
+        self._size.took(seconds := time.monotonic() - begun, part.offsets)
         hold(self.quarantine, self.progress, self._sink, outcome)
+        self.progress.took(part, outcome, seconds)
         return outcome
 
     def _step_again(self) -> None:

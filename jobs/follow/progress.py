@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from driftless.errors import SyncError
+from driftless.facts.counts import WorkCounts
 from driftless.facts.generation import label
 from driftless.kafka.client import Offsets
 from driftless.lsn import format_lsn
 from driftless.marker import Marker
+from jobs.follow.apply import OffsetRange, SliceResult
 from jobs.follow.readers_generation import ReadersGeneration
 from jobs.supervise.movement import Movement
 from jobs.supervise.report import Signal, told
@@ -53,8 +55,7 @@ class Progress:
     token: int = 0
     promoting: bool = False
     documents: int | None = None
-    written: int = 0
-    stale: int = 0
+    counts: WorkCounts = field(default_factory=WorkCounts)
     last_error: str = ""
     switching: str = ""
     promotion_blocked_by: str = ""
@@ -71,6 +72,20 @@ class Progress:
         """Change some of what it holds, in one step. Any thread may."""
         with self._putting:
             self.holding = replace(self.holding, **changes)
+
+    def took(self, part: OffsetRange, outcome: SliceResult, seconds: float) -> None:
+        """Count a slice that was applied. What is applied again was readable long ago."""
+        counts, applied = self.counts, outcome.applied
+        counts.written += applied.written
+        counts.stale += applied.stale
+        counts.retries += applied.retries
+        counts.refuse(refused.reason for refused in applied.rejected)
+        counts.slices += 1
+        counts.records += part.offsets
+        counts.slice_seconds += seconds
+        counts.slice_bytes += outcome.bytes
+        if self.built and part.begin == self.positions:
+            counts.readable.observe(outcome.ages)
 
     @property
     def floor(self) -> Offsets:
@@ -95,6 +110,11 @@ class Progress:
     @property
     def live(self) -> bool:
         return self.seen.number == self.generation
+
+    @property
+    def key(self) -> str:
+        """Of the fact that says where it stands."""
+        return f"follower/{self.name}/{self.generation}"
 
     @property
     def follower(self) -> str:
@@ -142,6 +162,7 @@ class Progress:
             "held_back": self.promotion_blocked_by,
             "stuck": self.stuck,
             "token": self.token,
+            "counts": self.counts.to_json(),
             "trouble": self._waits_for if self.error is None else told(self.error),
         }
 

@@ -25,7 +25,7 @@ def stop_where_nothing_is_taken(progress: Progress, sink: Sink, applied: Applied
     refused = applied.rejected
     if progress.built or len(refused) < EVERYTHING or applied.written + applied.stale:
         return
-    if progress.written + progress.stale or sink.count(progress.generation):
+    if progress.counts.written + progress.counts.stale or sink.count(progress.generation):
         return
     raise SinkMisconfigured(
         f"none of the first {len(refused):,} documents can be written, so none is quarantined for it; "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -19,6 +19,11 @@ FETCH_BYTES = 128 << 10
 """Of each partition in one answer of the broker's, or one batch. Rows of 1 MB of one word are 4 KB each there, and a
 poll gives all of them that have come: 32 MB of each partition. Of the usual 1 MB, it would be 250.
 """
+COMMITTED = "committed"
+"""A column of `timed` sources: microseconds since 1970 at which the source committed a change; null where the record
+does not say so.
+"""
+_COMMITTED_SQL = "try_cast(CAST(get(filter(headers, h -> h.key = 'ts'), 0).value AS STRING) AS BIGINT)"
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,13 @@ class LogSource:
     def headers(self) -> bool:
         """Whether the headers of records are asked for."""
         return self.options.get("includeHeaders") == "true"
+
+    @cached_property
+    def timed(self) -> LogSource:
+        """The same with one more column, COMMITTED."""
+        options = {**self.options, "includeHeaders": "true"}
+        parse = (*self.parse, f"{_COMMITTED_SQL} AS {COMMITTED}")
+        return replace(self, options=options, parse=parse, shape=(*self.shape, COMMITTED), arrow=None)
 
     @cached_property
     def columns(self) -> tuple[list[Column], list[Column]]:

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 
 from driftless.errors import SyncError
-from driftless.facts.streams import StreamBuild
+from driftless.facts.streams import StreamBuild, stream_progress_key
 from driftless.lsn import format_lsn
 from driftless.marker import Marker
 from jobs.log.frontier import Frontier
@@ -45,6 +45,11 @@ class StreamProgress:
     error: SyncError | None = None
     changed: Signal = field(default_factory=threading.Event)
     movement: Movement = field(default_factory=Movement)
+
+    @property
+    def key(self) -> str:
+        """Of the fact that says where it stands."""
+        return stream_progress_key(self.build.stream, self.build.number)
 
     @property
     def follower(self) -> str:
@@ -90,6 +95,7 @@ class StreamProgress:
             "skipped": self.skipped,
             "state_rows": self.state_rows,
             "state_bytes": self.state_bytes,
+            "published": self.published,
             "still_seconds": self.movement.still_seconds(self.state, self.done, self.closed_ms, self.lsn),
             "trouble": self.last_error if self.error is None else told(self.error),
             "error": None if self.error is None else told(self.error),

@@ -63,9 +63,6 @@ class StreamRunner(LeasedWorkers[_RunningStream]):
         for build in found.values():
             self._start(build)
 
-    def _key(self, number: int) -> str:
-        return stream_progress_key(self.stream, number)
-
     def concerns(self, key: str) -> bool:
         kind, _, name = key.partition("/")
         if kind == "stream":

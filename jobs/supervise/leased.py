@@ -64,6 +64,9 @@ class WorkerProgress(Protocol):
     error: SyncError | None
     changed: Signal
 
+    @property
+    def key(self) -> str: ...
+
     def to_json(self) -> dict[str, object]: ...
 
 
@@ -131,10 +134,6 @@ class LeasedWorkers(ABC, Generic[R]):
     @abstractmethod
     def _turn(self, state: State) -> Facts:
         """Do what the control topic asks for; the facts that follow from it."""
-
-    @abstractmethod
-    def _key(self, number: int) -> str:
-        """Of the fact that says where a worker stands."""
 
     @abstractmethod
     def concerns(self, key: str) -> bool:
@@ -255,7 +254,7 @@ class LeasedWorkers(ABC, Generic[R]):
             progress = r.worker.progress
             fact = progress.to_json()
             trouble = fact["trouble"] or self._shared.frontiers.blocked_by
-            facts[self._key(n)] = {**fact, "trouble": trouble, "trouble_since": self._since(n, progress, bool(trouble))}
+            facts[progress.key] = {**fact, "trouble": trouble, "trouble_since": self._since(n, progress, bool(trouble))}
             error, state = progress.error, self._shared.feed.state
             if isinstance(error, LogLost) and r.worker.history == history(state) and state.get(RENEWAL) is None:
                 facts[RENEWAL] = {"what": str(error), "history": False}

@@ -26,6 +26,7 @@ from jobs.views.publish import Publisher
 from jobs.views.reader import Reader, TableLog
 from jobs.views.requests import MaintenanceRequests
 from jobs.views.store.contract import Partition, RowsLost
+from jobs.views.store.rows_file import store_bytes
 from jobs.views.store.sqlite import SqliteRows
 
 _log = logging.getLogger(__name__)
@@ -298,10 +299,9 @@ class Builder:
         if not part:
             return
         if part.writes:
-            frontier = self.progress.frontier
             fitting = self.oversized.hold(part.writes)
             self._own_ends = None
-            publisher.publish(fitting, frontier.marker.time if frontier else 0.0)
+            publisher.publish(fitting, None if part.cut is None else marker_of(part.cut).time)
             self.oversized.published(fitting)
             self.progress.published += len(fitting)
         store.published(part)
@@ -335,6 +335,7 @@ class Builder:
         if now >= self._count_at:
             self._count_at = now + TOLD_SECONDS
             progress.dirty = 0 if self._clean else store.dirty()
+            progress.store_bytes = store_bytes(self.path)
             self._heed_what_waits(now)
         if now >= self._expire_at:
             self._expire_at = now + EXPIRE_SECONDS

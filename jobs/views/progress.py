@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 
 from driftless.errors import SyncError
-from driftless.facts.builds import Build
+from driftless.facts.builds import Build, progress_key
 from driftless.lsn import format_lsn
 from driftless.marker import Marker
 from jobs.log.frontier import Frontier
@@ -28,11 +28,17 @@ class BuildProgress:
     frontier: Frontier | None = None
     dirty: int = 0
     published: int = 0
+    store_bytes: int = 0
     quarantined: int = 0
     last_error: str = ""
     error: SyncError | None = None
     changed: Signal = field(default_factory=threading.Event)
     movement: Movement = field(default_factory=Movement)
+
+    @property
+    def key(self) -> str:
+        """Of the fact that says where it stands."""
+        return progress_key(self.build.view.name, self.build.number, self.shard)
 
     @property
     def follower(self) -> str:
@@ -75,6 +81,8 @@ class BuildProgress:
             "lag_records": self.lag,
             "dirty": self.dirty,
             "quarantined": self.quarantined,
+            "published": self.published,
+            "store_bytes": self.store_bytes,
             "still_seconds": self.movement.still_seconds(self.state, self.done, self.lsn, self.published),
             "trouble": self.last_error if self.error is None else told(self.error),
             "error": None if self.error is None else told(self.error),

@@ -19,9 +19,11 @@ class Publisher:
         id_ = names.lease_id(pipeline, f"{names.view_lease(build.view.name)}.{build.number}.{shard}")
         self._log = LogWriter(kafka, build.log.topic, build.log.partitions, id_, f"view {build.view.name}")
 
-    def publish(self, writes: Iterable[tuple[str, str | None]], time: float) -> None:
-        """Documents by key, None for one that is gone. `time`: of the source, seconds since 1970."""
-        self._log.write(_records(writes, str(round(time * 1e6)).encode()))
+    def publish(self, writes: Iterable[tuple[str, str | None]], time: float | None) -> None:
+        """Documents by key, None for one that is gone. `time`: of the oldest commit that they show, by the source's
+        clock, in seconds since 1970; None where that is not known.
+        """
+        self._log.write(_records(writes, None if time is None else str(round(time * 1e6)).encode()))
 
     def published(self) -> Iterator[tuple[str, str | None]]:
         """Every document that has been published, key by key, newest last. A key that is no text is a stranger's."""
@@ -32,7 +34,8 @@ class Publisher:
                     yield key.decode(), None if value is None else value.decode(errors="replace")
 
 
-def _records(writes: Iterable[tuple[str, str | None]], stamp: bytes) -> Iterator[Record]:
+def _records(writes: Iterable[tuple[str, str | None]], stamp: bytes | None) -> Iterator[Record]:
+    headers = [] if stamp is None else [("ts", stamp)]
     for key, document in writes:
         kind = b"tombstone" if document is None else b"document"
-        yield key.encode(), None if document is None else document.encode(), [("kind", kind), ("ts", stamp)]
+        yield key.encode(), None if document is None else document.encode(), [("kind", kind), *headers]

@@ -67,9 +67,6 @@ class ViewRunner(LeasedWorkers[_RunningBuild]):
         for build in ready:
             self._start(build, state)
 
-    def _key(self, number: int) -> str:
-        return progress_key(self.view, number, self.shard)
-
     def concerns(self, key: str) -> bool:
         kind, _, name = key.partition("/")
         if kind == "request":

@@ -279,7 +279,7 @@ class OpenSearchSink:
 
     def _send(self, generation: int, writes: pa.RecordBatch) -> Applied:
         done, why, hint = Applied(), "", ""
-        for _ in attempts(self._config.retry_seconds):
+        for tries in attempts(self._config.retry_seconds):
             try:
                 verdict = self._bulk(generation, writes)
             except SinkUnavailable as busy:
@@ -287,7 +287,7 @@ class OpenSearchSink:
                 continue
             done += Applied(verdict.written, verdict.stale, tuple(verdict.rejected))
             if not verdict.again:
-                return done
+                return done + Applied(retries=tries)
             why, hint = f"{len(verdict.again)} writes were refused for now: {', '.join(sorted(verdict.why))}", ""
             writes = writes.take(pa.array(verdict.again))
         raise SinkUnavailable(f"{why}; tried for {self._config.retry_seconds:g} s", hint=hint)

@@ -51,7 +51,7 @@ class Writer:
         if not left:
             return done
         why = SinkUnavailable("")
-        for _ in attempts(self._server.retry_seconds):
+        for tries in attempts(self._server.retry_seconds):
             turn = _Turn(left)
             try:
                 self._turn(generation, turn)
@@ -60,7 +60,7 @@ class Writer:
             done += turn.applied()
             left = turn.left()
             if not left:
-                return done
+                return done + Applied(retries=tries)
             why = turn.failed or why
         raise SinkUnavailable(f"{why}; tried for {self._server.retry_seconds:g} s", hint=why.hint) from why
 

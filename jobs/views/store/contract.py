@@ -32,12 +32,14 @@ class Slice:
 
     `writes`: (key's text, document or None for a tombstone), without those that are published as they are. `marks`: for
     `published` alone. `number`: of the last `apply` that it shows. `large`: how many roots are of large fan-outs.
+    `cut`: that with which the root that has waited longest became dirty; None where there was none yet.
     """
 
     writes: list[tuple[str, str | None]]
     marks: list[tuple[int, int | None]]
     number: int
     large: int = 0
+    cut: str | None = None
 
     def __bool__(self) -> bool:
         """Whether anything was dirty, also where nothing is to be written."""

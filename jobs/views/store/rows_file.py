@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from driftless.errors import SourceUnavailable, SyncError
 from driftless.views.tree import View
 from jobs.views.store.contract import RowsLost
 
+_SUFFIXES = ("", "-wal", "-shm")
+
 
 def remove(path: Path) -> None:
     """Remove a store's file, with those that SQLite has beside it."""
-    for suffix in ("", "-wal", "-shm"):
+    for suffix in _SUFFIXES:
         sqlite_file(path, suffix).unlink(missing_ok=True)
+
+
+def store_bytes(path: Path) -> int:
+    """How much of the disk they take."""
+    total = 0
+    for suffix in _SUFFIXES:
+        with suppress(FileNotFoundError):
+            total += sqlite_file(path, suffix).stat().st_size
+    return total
 
 
 @contextmanager

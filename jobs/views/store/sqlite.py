@@ -44,6 +44,10 @@ _TAKE = """
 INSERT INTO taken SELECT id FROM (SELECT id FROM dirty WHERE large = :large ORDER BY since, id LIMIT :limit)
 WHERE true ON CONFLICT DO NOTHING
 """
+_OLDEST_TAKEN = """
+SELECT cut FROM cuts WHERE number >= (SELECT min(since) FROM taken s CROSS JOIN dirty d ON d.id = s.id)
+ORDER BY number LIMIT 1
+"""
 
 
 class SqliteRows:
@@ -284,8 +288,9 @@ class SqliteRows:
                 self._run("INSERT INTO slice SELECT id FROM taken")
                 self._connection.executemany("DELETE FROM slice WHERE id = ?", left)
             number = self._fact("number")
+            oldest = self._run(_OLDEST_TAKEN).fetchone()
         self._run("PRAGMA synchronous = NORMAL")
-        self._given = Slice(writes, marked, number, hot)
+        self._given = Slice(writes, marked, number, hot, None if oldest is None else str(oldest[0]))
         return self._given
 
     def published(self, done: Slice) -> None:

@@ -10,7 +10,7 @@ import sinks
 from cli.pages.config_page import PAGE, page
 from driftless.config.base import Model, written_fields
 from driftless.config.kafka_security import BY_TOKEN, KafkaSecurity
-from driftless.config.models import Config, ConnectConfig, KafkaConfig, SourceConfig, TableConfig
+from driftless.config.models import AlertsConfig, Config, ConnectConfig, KafkaConfig, SourceConfig, TableConfig
 from driftless.config.patterns import PatternConfig, StepConfig
 from driftless.config.streams import (
     CAPTURED,
@@ -26,7 +26,7 @@ from tests.docs.test_docs import blocks
 from tests.driftless.config.test_config import load_text
 from tests.support.security.certificates import KEY_PASSWORD, Certificates
 
-MODELS: list[type[Model]] = [Config, SourceConfig, TableConfig, KafkaConfig, KafkaSecurity, ConnectConfig]
+MODELS: list[type[Model]] = [Config, SourceConfig, TableConfig, KafkaConfig, KafkaSecurity, ConnectConfig, AlertsConfig]
 VIEWS: list[type[Model]] = [ViewConfig, OneConfig, ManyConfig]
 STREAMS: list[type[Model]] = [EventsConfig, TimeConfig, LateConfig, OverloadConfig, StreamConfig, PatternConfig]
 STORES: list[type[Model]] = [sinks.config_model(kind) for kind in sinks.kinds()]
@@ -38,7 +38,7 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_sections_stand_in_the_order_of_the_file() -> None:
     headings = [line for line in page().splitlines() if line.startswith("## `")]
-    sections = ["source", "kafka", "connect", "views", "events", "patterns", "streams", "followers"]
+    sections = ["source", "kafka", "connect", "views", "events", "patterns", "streams", "followers", "alerts"]
     assert headings == [f"## `{section}`" for section in sections]
     assert list(Config.model_fields) == ["name", *sections]
 
@@ -54,9 +54,10 @@ def test_every_key_says_what_it_means(model: type[Model]) -> None:
 
 def test_the_examples_make_one_file_that_names_every_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_DSN", "postgresql://db/shop")
+    monkeypatch.setenv("ALERT_URL", "https://alerts.example/hook")
     monkeypatch.setenv("SHOP_ADMIN_DSN", "postgresql://owner@db/shop")
     files = Certificates(tmp_path)
-    for name in ("KAFKA_PASSWORD", "CONNECT_PASSWORD", "SEARCH_TOKEN"):
+    for name in ("KAFKA_PASSWORD", "CONNECT_PASSWORD", "SEARCH_TOKEN", "ALERT_TOKEN"):
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("KAFKA_CA", files.ca.read_text())
     monkeypatch.setenv("KAFKA_CERTIFICATE", str(files.client))
@@ -65,6 +66,7 @@ def test_the_examples_make_one_file_that_names_every_key(tmp_path: Path, monkeyp
     text = "".join(block.text for block in blocks(PAGE) if block.kind == "yaml")
     config = load_text(tmp_path, text)
     assert config.kafka.security is not None
+    assert config.alerts is not None
     parts: list[Model] = [
         config,
         config.source,
@@ -72,6 +74,7 @@ def test_the_examples_make_one_file_that_names_every_key(tmp_path: Path, monkeyp
         config.kafka,
         config.kafka.security,
         config.connect,
+        config.alerts,
     ]
     for part, model in zip(parts, MODELS, strict=True):
         otherwise = BY_TOKEN if model is KafkaSecurity else ()

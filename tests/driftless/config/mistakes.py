@@ -181,8 +181,8 @@ MISTAKES = [
         "an unknown key",
         "name: shop",
         "name: shop\nversion: 1",
-        "2: version: unknown field; known: `connect`, `events`, `followers`, `kafka`, `name`, `patterns`, `source`, "
-        "`streams`, `views`",
+        "2: version: unknown field; known: `alerts`, `connect`, `events`, `followers`, `kafka`, `name`, `patterns`, "
+        "`source`, `streams`, `views`",
     ),
     (
         "a section that stands too deep",

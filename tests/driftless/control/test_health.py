@@ -9,15 +9,16 @@ from typing import Any, cast
 import pytest
 
 from cli.output.console import PlainConsole
-from cli.status import _grid, _shown, facts_of
+from cli.status import _grid, _shown
 from driftless.config.models import Config
 from driftless.control import wait as waiting
-from driftless.control.health import Problem, lines
+from driftless.control.health import Kind, Problem, lines
 from driftless.control.lease import Holder
 from driftless.control.status import SourceStatus, status
 from driftless.control.topic import Control
 from driftless.facts.state import Fact, State
 from jobs.supervise.movement import Movement
+from serve.standing import facts_of
 from tests.driftless.config.test_config import load_text
 from tests.support.clock import Clock
 
@@ -80,6 +81,8 @@ def test_a_source_that_is_waited_for_makes_no_lease_run_out(config: Config, monk
     clock = [NOW]
 
     class Asked:
+        kafka = None
+
         def read(self) -> State:
             return State({key: Fact(value, clock[0] - 1, 0) for key, value in WELL.items()})
 
@@ -90,7 +93,7 @@ def test_a_source_that_is_waited_for_makes_no_lease_run_out(config: Config, monk
         clock[0] += 11
         return SourceStatus(lsn=20, time=NOW)
 
-    monkeypatch.setattr("cli.status._source", hangs)
+    monkeypatch.setattr("serve.standing._source", hangs)
     found = facts_of(config, cast("Control", Asked()))
     assert [f["state"] for f in found["followers"]] == ["live", "live"]
     assert found["problems"] == []
@@ -188,14 +191,16 @@ def test_it_is_told_since_when(config: Config) -> None:
     assert full["since"] == NOW - 7
     (gone,) = shown(config, lease__a={**LEASE, "held": False})["problems"]
     assert gone["since"] == NOW
-    assert lines([Problem("follower a", "Redis is full", "do this", 0.0)])[0].startswith(
+    assert lines([Problem(Kind.WAITING, "follower a", "Redis is full", "do this", 0.0)])[0].startswith(
         "follower a: Redis is full; do"
     )
-    assert "(since 1970-01-12 13:46:40Z); do this" in lines([Problem("follower a", "x", "do this", NOW)])[0]
+    told = lines([Problem(Kind.WAITING, "follower a", "x", "do this", NOW)])
+    assert "(since 1970-01-12 13:46:40Z); do this" in told[0]
 
 
 def test_the_source_is_a_problem_of_its_own(config: Config) -> None:
-    away = Problem("source", "Postgres at h cannot be reached", "check source.dsn", unreachable=True)
+    said = "Postgres at h cannot be reached"
+    away = Problem(Kind.SOURCE_UNREACHABLE, "source", said, "check source.dsn", unreachable=True)
     found = shown(config, SourceStatus(troubles=[away]))
     assert found["unreachable"] == ["source"]
     assert found["source"]["trouble"] == "Postgres at h cannot be reached; check source.dsn"
@@ -204,8 +209,8 @@ def test_the_source_is_a_problem_of_its_own(config: Config) -> None:
 
 
 def test_what_is_the_same_of_several_is_told_once() -> None:
-    same = [Problem(f"follower {name}", "Redis is full", "do this") for name in "abc"]
-    assert lines([*same, Problem("view v", "it is slow")]) == [
+    same = [Problem(Kind.WAITING, f"follower {name}", "Redis is full", "do this") for name in "abc"]
+    assert lines([*same, Problem(Kind.WAITING, "view v", "it is slow")]) == [
         "followers a, b, c: Redis is full; do this",
         "view v: it is slow; run `driftless check`",
     ]

@@ -19,10 +19,12 @@ from driftless.sink import Applied
 from jobs.brokers.end_offsets import Ends
 from jobs.brokers.shared_answers import TopicFacts
 from jobs.follow import generation_worker as follows
+from jobs.follow.apply import SliceResult
 from jobs.follow.generation_worker import GenerationWorker
 from jobs.follow.job_spec import Job
 from jobs.follow.readers_generation import ReadersGeneration
 from jobs.log.frontier import Frontier, Pending
+from jobs.spark.source import LogSource
 from tests.support.machine import until
 
 LOG = first_epoch("shop.public.items", "id", 1)
@@ -117,11 +119,11 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
 
     def apply_slice(*given: Any) -> Any:
         applied.append((given[4].begin, follow.progress.lsn))
-        return SimpleNamespace(end=given[4].end, applied=Applied(written=1))
+        return SliceResult(given[4].end, Applied(written=1))
 
     monkeypatch.setattr(follows, "apply_slice", apply_slice)
-    source = SimpleNamespace(topic="shop.public.item", arrow=None)
-    job = Job("item", "item", 1, LOG, cast("Any", source), cast("Any", SimpleNamespace(open=lambda: store)), 7e5)
+    source = LogSource("shop.public.item", {}, (), ())
+    job = Job("item", "item", 1, LOG, source, cast("Any", SimpleNamespace(open=lambda: store)), 7e5)
     spark: Any = None
     held: Any = NoQuarantine()
     follow = GenerationWorker(

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from driftless.errors import SinkMisconfigured
+from driftless.facts.counts import WorkCounts
 from driftless.sink import Applied, Rejected
-from jobs.follow.progress import AppliedState, Progress
+from jobs.follow.progress import Progress
 from jobs.follow.quarantine import EVERYTHING, stop_where_nothing_is_taken
 
 
@@ -26,10 +27,12 @@ def refused(number: int, written: int = 0) -> Applied:
     return Applied(written, 0, tuple(Rejected(str(n), n, f"routing_missing_exception {n}") for n in range(number)))
 
 
-def stops(applied: Applied, *, documents: int = 0, **progress: Any) -> bool:
+def stops(applied: Applied, *, documents: int = 0, built: bool = False, written: int = 0, stale: int = 0) -> bool:
     sink: Any = Counting(documents)
+    progress = Progress("f", "v", 1, counts=WorkCounts(written, stale))
+    progress.put(built=built)
     try:
-        stop_where_nothing_is_taken(Progress("f", "v", 1, **progress), sink, applied)
+        stop_where_nothing_is_taken(progress, sink, applied)
     except SinkMisconfigured:
         return True
     return False
@@ -49,5 +52,5 @@ def test_where_any_document_was_ever_taken_the_others_are_quarantined() -> None:
     assert not stops(refused(EVERYTHING, written=1))
     assert not stops(refused(EVERYTHING), written=1)
     assert not stops(refused(EVERYTHING), stale=1)
-    assert not stops(refused(EVERYTHING), holding=AppliedState(built=True))
+    assert not stops(refused(EVERYTHING), built=True)
     assert not stops(refused(EVERYTHING), documents=1)

@@ -1,0 +1,1 @@
+"""What `verify` compares, put together from the configuration and the control topic."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -12,22 +11,15 @@ import typer
 from cli import complete
 from cli.base import NO, SYNC, File, Json, app, no_generation, out
 from cli.fulfil import fulfil, granted, have_done, opened
-from driftless.config.models import Config
+from driftless.control.rebuild import fact_of_table, rebuild_stream, wanted_generation
 from driftless.control.request import Request, answered, ask
 from driftless.control.topic import Control
 from driftless.errors import ConfigError, SinkError
-from driftless.facts.builds import newest_build
-from driftless.facts.epochs import FollowedTable, TopicLog
-from driftless.facts.followed_log import FollowedLog
+from driftless.facts.epochs import TopicLog
 from driftless.facts.generation import (
-    Generation,
-    begin_facts,
-    define,
-    followed_table,
     generations,
-    next_number,
 )
-from driftless.facts.state import State, history
+from driftless.facts.state import State
 from driftless.facts.streams import newest_stream_build
 from driftless.kafka.client import Offsets
 from driftless.pipeline import control_of, load
@@ -63,14 +55,14 @@ def rebuild(
     A stream, from the first event that there is, and then its followers: `driftless rebuild page_minute`
     """
     if (loaded := load(file)) and follower in loaded.streams and follower not in loaded.followers:
-        number = rebuild_stream(loaded, follower)
+        number = rebuild_stream(loaded, control_of(loaded), follower)
         if as_json:
             print(json.dumps({"stream": follower, "build": number}))
         else:
             out.print(f"{follower}: build {number} is begun; `driftless status` shows how far it is")
         return
     config, control, state = opened(file, follower)
-    wanted = _wanted(config, state, follower, auto_promote=not no_promote)
+    wanted = wanted_generation(config, state, follower, auto_promote=not no_promote)
     request = ask(control, follower, "rebuild", generation=wanted.to_json())
     state = have_done(config, control, follower, lambda state: _is_over(state, request), request)
     number = int(granted(state, request)["generation"])
@@ -85,66 +77,6 @@ def rebuild(
         print(json.dumps({"follower": follower, "generation": number, "promoted": promoted}))
     else:
         out.print(f"{follower}: generation {number} is {'live' if promoted else 'built, and not promoted'}")
-
-
-def rebuild_stream(config: Config, stream: str) -> int:
-    """Begin another build of a stream as it is, and with it of each view that has it as its root, and a generation of
-    each follower; the number of the build.
-
-    Raises ConfigError where it was never applied.
-    """
-    control = control_of(config)
-    state = control.read()
-    before = newest_stream_build(state, stream)
-    if before is None:
-        raise ConfigError(f"the stream `{stream}` has not been applied yet", hint="run `driftless apply` first")
-    again = replace(before, number=before.number + 1, why="it was asked for", log=None)
-    again = again.from_first_events(control.kafka).with_topics(control.kafka, config.name)
-    facts: dict[str, dict[str, object] | None] = {again.key: again.to_json()}
-    logs: dict[str, FollowedLog] = {stream: again.followed}
-    for name, view in config.views.items():
-        if view.stream == stream and (old := newest_build(state, name)) is not None:
-            epochs = old.epochs | {again.table.full_name: again.number}
-            fresh = old.followed_by(control.kafka, config.name, epochs, f"{stream}: {again.why}", history(state))
-            facts[fresh.key] = fresh.to_json()
-            logs[name] = fresh.followed
-    for name, follower in config.followers.items():
-        if follower.view in logs and generations(state, name):
-            number = next_number(state, name)
-            facts |= begin_facts(name, define(config, name, again.table, log=logs[follower.view], number=number))
-    control.write(facts)
-    return again.number
-
-
-def _wanted(config: Config, state: State, follower: str, *, auto_promote: bool) -> Generation:
-    """What is asked for. Whoever runs the follower begins it, or finds that it is being built already."""
-    table = followed_table(config, follower, state)
-    if table is None:
-        raise ConfigError(f"what `{follower}` follows has not been applied yet", hint="run `driftless apply` first")
-    if state.get(f"paused/{follower}") is not None:
-        raise SinkError(f"{follower} is paused", hint=f"`driftless resume {follower}` first")
-    view = config.followers[follower].view
-    if view in config.streams:
-        computed = newest_stream_build(state, view)
-        assert computed is not None
-        return define(config, follower, table, log=computed.followed, auto_promote=auto_promote)
-    if config.table_of(follower):
-        _of_table(config, state, follower, "epochs")
-    if not config.views[view].joined:
-        log: FollowedLog = FollowedTable(table.full_name).newest(state)
-    elif build := newest_build(state, view):
-        log = build.followed
-    else:
-        raise ConfigError(f"the view `{view}` has not been applied yet", hint="run `driftless apply` first")
-    return define(config, follower, table, log=log, auto_promote=auto_promote)
-
-
-def _of_table(config: Config, state: State, follower: str, kind: str) -> dict[str, object]:
-    """A fact of the table that the follower's view is made of."""
-    fact = state.get(f"{kind}/{config.table_of(follower)}")
-    if fact is None:
-        raise ConfigError(f"the table of `{follower}` has not been applied yet", hint="run `driftless apply` first")
-    return fact
 
 
 def _is_over(state: State, request: Request) -> bool:
@@ -222,7 +154,7 @@ def replay(
     config, control, state = opened(file, follower)
     stream = newest_stream_build(state, config.followers[follower].view)
     own = None if stream is None else stream.log
-    offsets = _offsets(control, own or TopicLog.from_json(_of_table(config, state, follower, "epochs")), begin)
+    offsets = _offsets(control, own or TopicLog.from_json(fact_of_table(config, state, follower, "epochs")), begin)
     answer = fulfil(config, control, follower, "replay", begin={str(p): o for p, o in offsets.items()})
     result = {key: answer[key] for key in ("written", "stale", "left")}
     if as_json:

@@ -140,7 +140,7 @@ def run_here(
         memory=memory,
     )
     if metrics is not None:
-        from serve.exposition import expose_process
+        from serve.http.exposition import expose_process
 
         port = expose_process(config.name, metrics, lambda: work_figures(runner.facts()))
         say(f"metrics of this process on http://127.0.0.1:{port}/metrics")

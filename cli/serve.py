@@ -43,9 +43,9 @@ def serve(
 
     For other machines: `driftless serve --host 0.0.0.0 --token-file token --certificate serve.pem --key serve.key`
     """
-    from serve.access import AccessRules
+    from serve.http.access import AccessRules
+    from serve.http.server import Listening
     from serve.process import Settings, become
-    from serve.server import Listening
 
     token = _token(token_file)
     loopback = _is_loopback(host)
@@ -66,7 +66,7 @@ def serve(
     listening = place.bound()
     control_of(config).read()
     names = {host, "localhost", "127.0.0.1", "::1"} if loopback else set()
-    become(Settings(config, AccessRules(token, loopback, frozenset(names)), place), listening)
+    become(Settings(config, file.absolute(), AccessRules(token, loopback, frozenset(names)), place), listening)
 
 
 def _is_loopback(host: str) -> bool:
@@ -78,7 +78,7 @@ def _is_loopback(host: str) -> bool:
 
 def _token(file: Path | None) -> str | None:
     """The token. Raises ConfigError for one that could be guessed."""
-    from serve.access import TOKEN_CHARACTERS
+    from serve.http.access import TOKEN_CHARACTERS
 
     if file is None:
         found, where = os.environ.get(TOKEN), f"${TOKEN}"

@@ -41,7 +41,7 @@ def status_command(
 
     For a program to read: `driftless status --json`
     """
-    from serve.standing import facts_of
+    from serve.facts.standing import facts_of
 
     config = load(file)
     control = control_of(config)
@@ -61,7 +61,7 @@ def _watch(config: Config, control: Control, facts: dict[str, Any]) -> NoReturn:
     """Show the newest facts until Ctrl-C. In a file, a new block stands only where a state or a problem is another."""
     from rich.live import Live
 
-    from serve.standing import facts_of
+    from serve.facts.standing import facts_of
 
     if out.is_terminal:
         with Live(_shown(facts), console=out, auto_refresh=False) as live:

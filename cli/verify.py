@@ -17,6 +17,7 @@ from cli import complete
 from cli.base import NO, SYNC, YES, File, Json, app, err, no_generation, out, say
 from cli.output.progress import show
 from cli.run import spark_jars
+from driftless import exact
 from driftless.config.models import Config
 from driftless.errors import ConfigError, SinkUnavailable, SourceUnavailable, SyncError
 from driftless.facts.generation import Generation, generations
@@ -304,3 +305,40 @@ def _generation(state: State, follower: str, number: int | None) -> Generation:
         return known[number]
     live = [n for n in known if (state.get(f"follower/{follower}/{n}") or {}).get("live")]
     return known[live[0] if live else max(known)]
+
+
+@app.command()
+def why(
+    follower: Annotated[
+        str, typer.Argument(help="A follower of sync.yaml.", metavar="FOLLOWER", autocompletion=complete.followers)
+    ],
+    key: Annotated[str, typer.Argument(help="The document's key, as OpenSearch has it in `_id`.", metavar="KEY")],
+    file: File = SYNC,
+    values: Annotated[bool, typer.Option("--values", help="Show the documents too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Why one document is as it is: what source, log, view and followers hold of a key, and where they first differ.
+
+    Exits 1 where they differ. It reads the whole log of the table, or of the view: of a million records, seconds.
+
+    Example: `driftless why product-search 42`
+
+    With what each of them holds: `driftless why product-search 42 --values`
+    """
+    from cli.comparison.explain import explain
+
+    config = load(file)
+    chosen(config, [follower])
+    found = explain(config, control_of(config), follower, key)
+    if as_json:
+        print(exact.write(found.to_json(values=values)))
+    else:
+        for stage in found.stages:
+            held = "cannot be read" if not stage.known else "no document" if stage.document is None else "a document"
+            version = "" if stage.version is None else f", version {stage.version}"
+            note = f"; {stage.note}" if stage.note else ""
+            out.print(f"{stage.name}: {held} in {stage.where}{version}{note}", soft_wrap=True)
+            if values and stage.document is not None:
+                out.print(exact.write(exact.read(stage.document), 2), soft_wrap=True)
+        out.print(f"{follower} {key}: {found.verdict}", soft_wrap=True)
+    raise typer.Exit(YES if found.first_different is None else NO)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import socket
@@ -9,6 +10,7 @@ import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NoReturn
 
 from driftless.config.duration import milliseconds
@@ -17,12 +19,14 @@ from driftless.control.topic import Control
 from driftless.errors import SourceUnavailable, SyncError
 from driftless.metrics.alerts import alerts
 from driftless.pipeline import control_of
-from serve.access import AccessRules
-from serve.alerting import AlertSender
-from serve.app import Service
-from serve.collector import Collector
-from serve.server import Listening, answer
-from serve.webhook import Webhook
+from serve.actions import Actions
+from serve.alerting.sender import AlertSender
+from serve.alerting.webhook import Webhook
+from serve.app import Service, say
+from serve.facts.collector import Collector
+from serve.http.access import AccessRules
+from serve.http.server import Listening, answer
+from serve.why import WhyReport
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Settings:
     """What the service is started with. It holds secrets: never print or store it."""
 
     config: Config
+    file: Path
     access: AccessRules
     place: Listening
 
@@ -53,6 +58,7 @@ def main(settings_number: int, socket_number: int) -> int:
     """The service, from the open files of these numbers. The exit code."""
     with open(settings_number, "rb") as file:
         settings: Settings = pickle.load(file)  # noqa: S301 - this process has just written it
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", level=logging.WARNING)
     listening = socket.socket(fileno=socket_number)
     config, place = settings.config, settings.place
     try:
@@ -64,8 +70,10 @@ def main(settings_number: int, socket_number: int) -> int:
     collector.start()
     sender = alert_sender(config, collector, control)
     place = replace(place, port=listening.getsockname()[1])
-    service = Service(config.name, collector, settings.access)
+    actions = Actions(config, control, collector, settings.file)
+    service = Service(config, collector, settings.access, actions, WhyReport(settings.file))
     answer(service.app(), place, listening, lambda: say(f"serving {config.name} on {place.url}"))
+    actions.stop()
     if sender is not None:
         sender.stop()
         with suppress(SyncError):
@@ -83,11 +91,6 @@ def alert_sender(config: Config, collector: Collector, control: Control) -> Aler
     sender = AlertSender(config.name, known, collector.snapshot, control, Webhook(asked.webhook, asked.headers))
     sender.start()
     return sender
-
-
-def say(line: str) -> None:
-    """Tell the operator."""
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

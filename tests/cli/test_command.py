@@ -59,7 +59,7 @@ def test_every_option_and_argument_is_explained(path: tuple[str, ...]) -> None:
     assert [parameter.name for parameter in COMMANDS[path].params if not getattr(parameter, "help", None)] == []
 
 
-FACTS = {"up", "check", "plan", "apply", "status", "wait", "rebuild", "replay", "verify", "destroy"}
+FACTS = {"up", "check", "plan", "apply", "status", "wait", "rebuild", "replay", "verify", "why", "destroy"}
 FACTS |= {f"quarantine {verb}" for verb in ("list", "show", "retry", "discard")}
 
 

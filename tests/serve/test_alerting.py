@@ -14,9 +14,9 @@ from driftless.facts.shapes import is_shaped
 from driftless.facts.state import Fact, State
 from driftless.metrics.alerts import alerts
 from driftless.metrics.figures import LogTails
-from serve.alerting import AlertSender
-from serve.collector import Snapshot
-from serve.webhook import Webhook, WebhookError
+from serve.alerting.sender import AlertSender
+from serve.alerting.webhook import Webhook, WebhookError
+from serve.facts.collector import Snapshot
 from tests.serve.service import FACTS
 
 NOW = 1_700_000_000.0

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from driftless.errors import ConfigError
 from driftless.metrics import catalogue as m
 from driftless.metrics.figures import Figure
-from serve.exposition import expose_process, exposed
+from serve.http.exposition import expose_process, exposed
 
 FIGURES = [
     Figure(m.SOURCE_UP, (), 1),

@@ -18,7 +18,7 @@ from driftless.control.status import SourceStatus, status
 from driftless.control.topic import Control
 from driftless.facts.state import Fact, State
 from jobs.supervise.movement import Movement
-from serve.standing import facts_of
+from serve.facts.standing import facts_of
 from tests.driftless.config.test_config import load_text
 from tests.support.clock import Clock
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException
 
 import driftless
 from driftless.config.models import Config
 from driftless.control.health import Kind, Problem
+from driftless.control.quarantine import QuarantineLog
 from driftless.control.request import ControlReader
 from driftless.control.status import SourceStatus, status
 from driftless.control.topic import Control, read_all
@@ -22,10 +24,13 @@ from driftless.errors import SyncError
 from driftless.facts.state import State
 from driftless.metrics.catalogue import BUILD
 from driftless.metrics.figures import Figure, LogTails, pipeline_figures
-from serve.log_tails import log_tails
-from serve.standing import source_status
+from serve.facts.held import HeldCount, held_counts
+from serve.facts.history import STEP_SECONDS, FollowerHistory
+from serve.facts.log_tails import log_tails
+from serve.facts.standing import source_status
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 READ_SECONDS = 1.0
 """How often the control topic is read: what runs tell is so old at the most."""
 SOURCE_SECONDS, IDLE_SECONDS = 10.0, 30.0
@@ -76,6 +81,13 @@ class Collector:
         self._source_at = time.time()
         self._tails = LogTails()
         self._slot_rate = SlotRate()
+        self._quarantine = QuarantineLog(control.kafka, config.name)
+        self._counted: object = None
+        """By which it is known whether the quarantine has to be read again."""
+        self.quarantine: list[HeldCount] | None = None
+        """What is held back; None where it could not be read yet."""
+        self.history = FollowerHistory()
+        self._history_at = 0.0
         self._looked_at = clock()
         self._ended = threading.Event()
         self._wanted = threading.Event()
@@ -113,6 +125,13 @@ class Collector:
         self._looked_at = self._clock()
         return self.snapshot()
 
+    def wait_for(self, found: Callable[[State], T | None], seconds: float) -> T | None:
+        """What `found` finds in the control topic, as soon as it does; None where that takes longer."""
+        deadline = self._clock() + seconds
+        while (answer := found(self.state)) is None and self._clock() < deadline:
+            time.sleep(READ_SECONDS / 4)
+        return answer
+
     def snapshot(self) -> Snapshot:
         """The newest facts; the same ones for a second."""
         with self._lock:
@@ -142,10 +161,21 @@ class Collector:
                 except (SyncError, KafkaException) as exc:
                     _log.info("the control topic cannot be read: %s", exc)
                     self._ended.wait(_AGAIN_SECONDS)
+                if self._clock() >= self._history_at:
+                    self._history_at = self._clock() + STEP_SECONDS
+                    snapshot = self.snapshot()
+                    self.history.take(snapshot.at, snapshot.state, snapshot.facts["followers"])
 
     def _ask(self) -> None:
         while not self._ended.is_set():
-            self._look_around()
+            try:
+                self._look_around()
+            except (SyncError, KafkaException) as exc:
+                _log.info("the source cannot be looked at: %s", exc)
+                self._kafka_up = not isinstance(exc, KafkaException)
+            except Exception as exc:  # noqa: BLE001 - or the page would show one moment for ever
+                where = "".join(traceback.format_tb(exc.__traceback__))
+                _log.error("the source cannot be looked at: %s (please report it)\n%s", type(exc).__name__, where)
             self.ready.set()
             looked = self._clock() - self._looked_at < LOOKED_SECONDS
             self._wanted.wait(SOURCE_SECONDS if looked else IDLE_SECONDS)
@@ -156,6 +186,7 @@ class Collector:
         kafka = self._control.kafka
         try:
             self._tails = log_tails(kafka, state, time.time() + self._ahead.seconds)
+            self._read_quarantine()
             self._kafka_up = True
         except (SyncError, KafkaException) as exc:
             _log.info("Kafka cannot be reached: %s", exc)
@@ -163,6 +194,14 @@ class Collector:
         found = source_status(self._config, kafka, state) if self._kafka_up else replace(self._source, time=None)
         self._source, self._source_at = found, time.time()
         self._slot_rate.take(self._clock(), found.slot_left_bytes)
+
+    def _read_quarantine(self) -> None:
+        """Again, where it has changed. A pipeline that holds back many documents has a long topic."""
+        topic = self._quarantine.topic
+        end = self._control.kafka.written_ends({topic: 1}) if self._control.kafka.topic(topic) else None
+        if self.quarantine is None or end != self._counted:
+            self.quarantine = held_counts(self._quarantine.read())
+            self._counted = end
 
 
 _KAFKA_AWAY = Problem(

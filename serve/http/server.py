@@ -16,7 +16,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from driftless.errors import ConfigError
-from serve.http_limits import CONNECTIONS, HEADER_BYTES, BoundedProtocol
+from serve.http.limits import CONNECTIONS, HEADER_BYTES, BoundedProtocol
 
 _NICE = 10
 _END_SECONDS = 2

@@ -18,8 +18,8 @@ from driftless.errors import SyncError
 from driftless.facts.state import State
 from driftless.metrics import catalogue as m
 from driftless.metrics.alerts import Alert
-from serve.collector import Snapshot
-from serve.webhook import Webhook, WebhookError
+from serve.alerting.webhook import Webhook, WebhookError
+from serve.facts.collector import Snapshot
 
 _log = logging.getLogger(__name__)
 LOOK_SECONDS = 2.0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hmac
+import logging
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -13,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+_log = logging.getLogger(__name__)
 TOKEN_CHARACTERS = 20
 """A shorter token could be guessed."""
 _GUESSES, _GUESS_SECONDS = 10, 60.0
@@ -92,18 +95,29 @@ def _refused(status: int, why: str, headers: dict[str, str] | None = None) -> Re
     return JSONResponse({"error": why}, status, headers)
 
 
-class SafeHeaders:
-    """Gives every answer HEADERS."""
+class SafeAnswers:
+    """Gives every answer HEADERS. A defect is answered with 500, and told without its words, which may quote a row."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
         async def with_headers(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
-        await self._app(scope, receive, with_headers)
+        try:
+            await self._app(scope, receive, with_headers)
+        except Exception as exc:  # noqa: BLE001
+            where = "".join(traceback.format_tb(exc.__traceback__))
+            _log.error("%s %s: %s\n%s", scope["method"], scope["path"], type(exc).__name__, where)
+            if not started:
+                failed = _refused(500, "this is a defect of driftless: report it with what the service has printed")
+                await failed(scope, receive, with_headers)

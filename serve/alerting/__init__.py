@@ -1,0 +1,1 @@
+"""Alerts without a Prometheus: judged here, and sent to a webhook."""

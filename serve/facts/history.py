@@ -1,0 +1,122 @@
+"""The last hour of each follower, in memory: lag, rate, and how long changes took to be readable."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from driftless.facts.counts import BOUNDS, cumulative
+from driftless.facts.state import State
+
+STEP_SECONDS = 5.0
+"""How often a point is taken."""
+POINTS = 720
+"""An hour of them."""
+_QUANTILES = (0.5, 0.99)
+NONE = float("nan")
+_UPPER = (*BOUNDS, BOUNDS[-1] * 2)
+"""What is shown for each part of the histogram; of the last one its end is not known."""
+
+
+@dataclass
+class _Series:
+    """Of one follower, a column each; NaN where nothing is known."""
+
+    times: deque[float] = field(default_factory=lambda: deque(maxlen=POINTS))
+    columns: dict[str, deque[float]] = field(default_factory=dict)
+
+    def add(self, at: float, **values: float) -> None:
+        self.times.append(at)
+        for name, value in values.items():
+            self.columns.setdefault(name, deque(maxlen=POINTS)).append(value)
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """What a follower's generations had counted at a moment, together."""
+
+    at: float
+    written: float
+    parts: tuple[int, ...]
+
+
+class FollowerHistory:
+    """Taken from the facts at each step. Any thread may read."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._series: dict[str, _Series] = {}
+        self._before: dict[str, _Counted] = {}
+
+    def take(self, at: float, state: State, followers: Iterable[Mapping[str, Any]]) -> None:
+        """A point of each follower, from the JSON of `status`."""
+        with self._lock:
+            for follower in followers:
+                name = follower["name"]
+                now = _counted(at, state, name)
+                before, self._before[name] = self._before.get(name), now
+                self._series.setdefault(name, _Series()).add(
+                    at,
+                    lag=_number(follower["lag_seconds"]),
+                    records=_number(follower["lag_records"]),
+                    rate=_rate(before, now),
+                    **{f"p{q * 100:.0f}": _quantile(q, before, now) for q in _QUANTILES},
+                )
+
+    def rate(self, follower: str) -> float | None:
+        """Writes a second at the last step; None where that is not known."""
+        with self._lock:
+            rates = self._series.get(follower, _Series()).columns.get("rate")
+            return rates[-1] if rates and rates[-1] == rates[-1] else None
+
+    def lags(self, follower: str, count: int) -> list[float]:
+        """The last lags in seconds, oldest first; NaN where nothing is known."""
+        with self._lock:
+            return list(self._series.get(follower, _Series()).columns.get("lag", ()))[-count:]
+
+    def of(self, follower: str) -> dict[str, list[float | None]]:
+        """All columns, with the times, as JSON has them: null where nothing is known."""
+        with self._lock:
+            series = self._series.get(follower, _Series())
+            times: dict[str, list[float | None]] = {"time": [round(at, 1) for at in series.times]}
+            return times | {name: [_or_none(value) for value in values] for name, values in series.columns.items()}
+
+
+def _counted(at: float, state: State, follower: str) -> _Counted:
+    written, parts = 0.0, array("q")
+    for fact in state.by_prefix(f"follower/{follower}").values():
+        counts: Any = fact.value.get("counts") or {}
+        written += counts.get("written", 0)
+        found = [count for _, count in cumulative(counts["readable"])] if counts.get("readable") else []
+        parts = array("q", found) if not parts else array("q", map(sum, zip(parts, found, strict=False)))
+    return _Counted(at, written, tuple(parts))
+
+
+def _rate(before: _Counted | None, now: _Counted) -> float:
+    """NaN where a run has begun meanwhile: it counts from 0."""
+    if before is None or now.at <= before.at or now.written < before.written:
+        return NONE
+    return (now.written - before.written) / (now.at - before.at)
+
+
+def _quantile(q: float, before: _Counted | None, now: _Counted) -> float:
+    """Of what became readable between the two: the upper bound of the part that it lies in."""
+    if before is None or len(before.parts) != len(now.parts) or not now.parts:
+        return NONE
+    grown = [after - earlier for after, earlier in zip(now.parts, before.parts, strict=True)]
+    if grown[-1] <= 0 or min(grown) < 0:
+        return NONE
+    return _UPPER[bisect_left(grown, q * grown[-1])]
+
+
+def _number(value: Any) -> float:
+    return NONE if value is None else float(value)
+
+
+def _or_none(value: float) -> float | None:
+    return round(value, 3) if value == value else None

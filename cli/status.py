@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, NoReturn
 
 import typer
-from rich.console import Group
-from rich.table import Table as Grid
 
 from cli import complete
 from cli.base import NO, SYNC, UNREACHABLE, YES, File, Json, app, moment_of, out, say
+from cli.output.standing import TREND, Trend, shown
 from driftless.config.models import Config
-from driftless.control.health import Problem, clock, lines
 from driftless.control.topic import Control
 from driftless.control.wait import START_SECONDS
 from driftless.errors import ConfigError
@@ -53,21 +50,16 @@ def status_command(
             _watch(config, control, facts)
         raise typer.Exit(YES)  # whoever watches has seen it, and has ended it
     else:
-        out.print(_shown(facts), soft_wrap=True)
+        out.print(shown(facts, out.width), soft_wrap=True)
     raise typer.Exit(UNREACHABLE if facts["unreachable"] else NO if facts["problems"] else YES)
 
 
 def _watch(config: Config, control: Control, facts: dict[str, Any]) -> NoReturn:
     """Show the newest facts until Ctrl-C. In a file, a new block stands only where a state or a problem is another."""
-    from rich.live import Live
-
     from serve.facts.standing import facts_of
 
     if out.is_terminal:
-        with Live(_shown(facts), console=out, auto_refresh=False) as live:
-            while True:
-                time.sleep(1)
-                live.update(_shown(facts_of(config, control)), refresh=True)
+        _watch_on_screen(config, control, facts)
     told: object = None
     while True:
         every = (*facts["followers"], *facts["views"], *facts["streams"])
@@ -75,112 +67,28 @@ def _watch(config: Config, control: Control, facts: dict[str, Any]) -> NoReturn:
         problems = [(p["who"], p["what"]) for p in facts["problems"]]
         if told != (states, problems):
             told = (states, problems)
-            out.print(_shown(facts), soft_wrap=True)
+            out.print(shown(facts, out.width), soft_wrap=True)
         time.sleep(1)
         facts = facts_of(config, control)
 
 
-def _shown(facts: dict[str, Any]) -> Group:
-    """The table, and below it how far views are, and what is wrong."""
-    told = [_built(view) for view in facts["views"] if "trouble" in view]
-    told += [_computed(stream) for stream in facts["streams"]]
-    if before := facts["source"]["unwatched_lsn"]:
-        told.append(
-            f"The connector reconnected to its replication slot before {before} while no `driftless run` was watching. "
-            "If the slot was advanced in between, changes are missing. Run `driftless verify` to check."
-        )
-    told += facts["warnings"]
-    told += lines(Problem.from_json(p) for p in facts["problems"])
-    return Group(_grid(facts, out.width), *told)
+def _watch_on_screen(config: Config, control: Control, facts: dict[str, Any]) -> NoReturn:
+    """What runs tell is a second old at the most; the source is asked every ten seconds."""
+    from rich.live import Live
 
+    from serve.facts.collector import Collector
+    from serve.facts.history import FollowerHistory
 
-def _built(view: dict[str, Any]) -> str:
-    """A view of several tables, which somebody builds."""
-    at = f"build {view['generation']} at {view['frontier_lsn'] or '-'}"
-    left = f"{view['lag_records'] or 0:,} records to read, {view['dirty'] or 0:,} documents to publish"
-    left += f", {view['quarantined']:,} quarantined" if view["quarantined"] else ""
-    return f"view {view['name']}: {view['state']}, {at}, {left}"
-
-
-def _computed(stream: dict[str, Any]) -> str:
-    """A stream, which somebody computes."""
-    closed = "-" if stream["closed_to"] is None else clock(stream["closed_to"])
-    left = f"{stream['lag_records'] or 0:,} events to read, {stream['state_rows']:,} groups open"
-    reasons = ("late", "too_late", "corrected", "invalid", "changed", "deleted", "dropped", "skipped")
-    counts = [(stream[why], why) for why in reasons if stream[why]]
-    left += "".join(f", {count:,} {why.replace('_', ' ')}" for count, why in counts)
-    left += "".join(f", {column} ± {100 * error:g} %" for column, error in stream["approximate"].items())
-    build = stream["generation"] or "-"
-    return f"stream {stream['name']}: {stream['state']}, build {build}, closed to {closed}, {left}"
-
-
-_NUMBERS = ("gen", "lag s", "lag records", "documents", "quarantined")
-_LESS_NEEDED = ("proven", "view", "applied", "lag records", "quarantined", "documents")
-"""`status` leaves out these columns, in this order, if the terminal is too narrow. It never cuts a name: the
-longest name of a follower fits in 80 columns. It also reports the quarantine below the table.
-"""
-
-
-def _grid(facts: dict[str, Any], width: int) -> Grid:
-    source = facts["source"]
-    title = f"{facts['pipeline']}: source at {source['lsn'] or '(unreachable)'}, slot {source['slot'] or '(none)'}"
-    if source["slot_lag_bytes"] is not None:
-        title += f", {source['slot_lag_bytes'] / 1e6:,.1f} MB behind"
-    headings = ["follower", "view", "state", "gen", "applied", "lag s", "lag records", "documents", "quarantined"]
-    headings.append("proven")
-    rows = [row for follower in facts["followers"] for row in _rows(follower)]
-
-    def needed() -> int:
-        return sum(max(len(row.get(h, "")) for row in ({h: h}, *rows)) + 2 for h in headings) - 2
-
-    for heading in _LESS_NEEDED:
-        if needed() > width:
-            headings.remove(heading)
-    wide = max(needed(), len(title)) if needed() > width else None
-    grid = Grid(title=title, title_justify="left", box=None, pad_edge=False, width=wide)
-    for heading in headings:
-        grid.add_column(heading, justify="right" if heading in _NUMBERS else "left", no_wrap=True, overflow="ignore")
-    for row in rows:
-        grid.add_row(*(row.get(heading, "") for heading in headings))
-    return grid
-
-
-def _rows(follower: dict[str, Any]) -> Iterator[dict[str, str]]:
-    """A follower, and below it the generations that readers do not see."""
-    f = follower
-    yield {
-        "follower": f["name"],
-        "view": f["view"],
-        "state": f["state"],
-        "gen": _cell(f["generation"]),
-        "applied": _cell(f["applied_lsn"]),
-        "lag s": _cell(f["lag_seconds"]),
-        "lag records": _cell(f["lag_records"]),
-        "documents": _cell(f["documents"]),
-        "quarantined": _cell(f["quarantined"]),
-        "proven": _cell(_age(f["proven_at"])),
-    }
-    for g in f["generations"]:
-        if g["n"] != f["generation"]:
-            yield {"state": g["state"], "gen": _cell(g["n"]), "applied": _cell(g["applied_lsn"])}
-
-
-def _cell(value: object) -> str:
-    """As `verify` writes it: thousands apart, seconds to a tenth."""
-    if isinstance(value, float):
-        return f"{value:,.1f}"
-    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _age(at: float | None) -> str | None:
-    """How long ago that was, in one word."""
-    if at is None:
-        return None
-    seconds = max(0.0, time.time() - at)
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit} ago"
-    return f"{seconds:.0f} s ago"
+    collector, history = Collector(config, control), FollowerHistory()
+    collector.start()
+    with Live(shown(facts, out.width), console=out, auto_refresh=False) as live:
+        while True:
+            time.sleep(1)
+            snapshot = collector.look()
+            history.take(snapshot.at, snapshot.state, snapshot.facts["followers"])
+            if collector.ready.is_set():
+                trends = {name: Trend(history.rate(name), history.lags(name, TREND)) for name in config.followers}
+                live.update(shown(snapshot.facts, out.width, trends), refresh=True)
 
 
 @app.command()

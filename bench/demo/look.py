@@ -13,7 +13,7 @@ import redis
 import urllib3
 
 from bench.demo.compare import parse
-from bench.demo.place import CACHE_KEY, COMMAND, ORDER_INDEX, RUSH_KEY, SEARCH_INDEX, SOLD_KEY, Place
+from bench.demo.place import CACHE_KEY, COMMAND, ORDER_INDEX, RUSH_KEY, SEARCH_INDEX, SERVE_PORT, SOLD_KEY, Place
 from bench.demo.screen import columns
 
 SEARCH = "waterproof jacket"
@@ -116,6 +116,7 @@ The pipeline is described in {sync}. Follow on, change a row in Postgres, and lo
 
   {command} run -f {sync}
   {command} status --watch -f {sync}      (in another terminal)
+  {command} serve -f {sync}      (and in a browser: http://127.0.0.1:{SERVE_PORT})
 
 Stop the servers and keep their data: {stop}
 Stop them and delete all of it:       {stop} --purge

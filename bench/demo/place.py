@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +30,9 @@ VIEW = "order"
 """What the later one follows; it is built of four tables."""
 SEARCH_INDEX, ORDER_INDEX, CACHE_KEY = "shop-products", "shop-orders", "shop:product:{id}"
 SOLD_KEY, RUSH_KEY = "shop:sold:{product_id}:{minute}", "shop:rush:{category}:{began}"
+SERVE_PORT = 8480
 _STOP_SECONDS = 30.0
+_SERVE_SECONDS = 30.0
 
 _SYNC = """\
 # Written by the demo. All commands take it with -f.
@@ -197,7 +202,20 @@ class Place:
 
     def run(self, *names: str) -> Runner:
         """Start `driftless run NAME...`."""
-        return Runner(self, names)
+        return Runner(self, "run", *names, log=f"run-{names[0]}")
+
+    def serve(self) -> tuple[Runner, str]:
+        """Start `driftless serve`, and return it with its address; on another port where its own is taken."""
+        with socket.socket() as port:
+            taken = port.connect_ex(("127.0.0.1", SERVE_PORT)) == 0
+        runner = Runner(self, "serve", "--port", "0" if taken else str(SERVE_PORT), log="serve")
+        deadline = time.monotonic() + _SERVE_SECONDS
+        while (found := re.search(r"serving \S+ on (\S+)", runner.log.read_text(errors="replace"))) is None:
+            runner.check()
+            if time.monotonic() > deadline:
+                raise SourceError(f"`driftless serve` has not started after {_SERVE_SECONDS:.0f} s; see {runner.log}")
+            time.sleep(0.1)
+        return runner, found[1]
 
     def end_strays(self) -> None:
         """End the runs of a demo that was killed before it could end them itself."""
@@ -214,14 +232,15 @@ class Place:
 
 
 class Runner:
-    """A `driftless run` in a process of its own. Ctrl-C does not reach it: the demo ends it."""
+    """A `driftless run` or `serve` in a process of its own. Ctrl-C does not reach it: the demo ends it."""
 
-    def __init__(self, place: Place, names: tuple[str, ...]) -> None:
-        self.log = place.folder / f"run-{names[0]}.log"
+    def __init__(self, place: Place, verb: str, *arguments: str, log: str) -> None:
+        self._verb = verb
+        self.log = place.folder / f"{log}.log"
         self._pid_file = self.log.with_suffix(".pid")
         with self.log.open("wb") as output:
             self._process = subprocess.Popen(
-                [COMMAND, "run", *names, "-f", place.sync],
+                [COMMAND, verb, *arguments, "-f", place.sync],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -238,7 +257,7 @@ class Runner:
         if not self.running:
             last = "\n  ".join(self.log.read_text(errors="replace").strip().splitlines()[-5:])
             raise SourceError(
-                f"`driftless run` ended with {self._process.returncode}; its last lines:\n  {last}",
+                f"`driftless {self._verb}` ended with {self._process.returncode}; its last lines:\n  {last}",
                 hint=f"the whole log is {self.log}",
             )
 

@@ -135,6 +135,10 @@ class Demo:
     def _follow(self, place: Place, writer: Writer) -> None:
         self._screen.step("Follow it into a search index and a cache, and count sales as they happen")
         self._run(place, *FIRST, *STREAMS, *COUNTED)
+        self._screen.say(f"$ driftless serve -f {place.sync}", "bold")
+        serving, url = place.serve()
+        self._runners.append(serving)
+        self._screen.say(f"watch all of it in a browser, until the demo ends: {url}", "green")
         self._until_live(place, writer, *FIRST, *COUNTED)
 
     def _watch(self, place: Place, writer: Writer, stores: Stores) -> None:

@@ -55,19 +55,26 @@ class LogWriter:
             # As Kafka's own clients spread keys; librdkafka's default differs.
             "partitioner": "murmur2_random",
             "compression.type": "lz4",
+            "delivery.report.only.error": True,
         }
+        self._undelivered: KafkaError | None = None
+        """Why the first record of the last call that did not arrive has not."""
         with self._explained():
             self._producer = kafka.fencing_producer(id_, **settings)
 
     def write(self, records: Iterable[Record], beside: Iterable[Beside] = ()) -> None:
         """Write these records in one transaction. `beside`: what is written to other topics in the same."""
+        self._undelivered = None
         with self._explained():
             self._producer.begin_transaction()
             for key, value, headers in records:
-                produce(self._producer, self._topic, key, value, headers=headers)
+                produce(self._producer, self._topic, key, value, headers=headers, on_delivery=self._heed)
             for topic, name, text in beside:
-                produce(self._producer, topic, name, text)
+                produce(self._producer, topic, name, text, on_delivery=self._heed)
             self._producer.commit_transaction(TIMEOUT)
+
+    def _heed(self, error: KafkaError | None, _: Message) -> None:
+        self._undelivered = self._undelivered or error
 
     def written(self) -> Iterator[Message]:
         """Every record that is in the log, of one key in their order."""
@@ -80,6 +87,8 @@ class LogWriter:
             yield
         except KafkaException as exc:
             error: KafkaError = exc.args[0]
+            if error.code() == KafkaError._INCONSISTENT and self._undelivered is not None:
+                error = self._undelivered  # the commit only says that there was one
             if is_fencing(error):
                 kind, _, name = self._owner.partition(" ")
                 raise Fenced(

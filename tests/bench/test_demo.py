@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -120,6 +121,10 @@ def test_the_demo_ends_with_every_document_right_and_works_a_second_time(
         assert "0" not in proven.values(), "nothing was sold"
         assert "sold in this minute" in said
         assert "no drift" in said
+        address = re.search(r"watch all of it in a browser, until the demo ends: http://127.0.0.1:(\d+)", said)
+        assert address is not None
+        with socket.socket() as port:
+            assert port.connect_ex(("127.0.0.1", int(address[1]))) != 0, "it was left running"
         assert 'search "waterproof jacket"' in said
         assert not running_commands(told.place)
     assert planted_differences_are_found(told.place, stack, capsys)

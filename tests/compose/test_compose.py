@@ -30,7 +30,9 @@ PAGE = ROOT / "docs" / "compose.md"
 DOCKERFILE = ROOT / "stack" / "images" / "Dockerfile"
 COMPOSE: dict[str, Any] = YAML(typ="safe").load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-OURS = ("connect", "driftless")
+OURS = ("connect", "driftless", "serve")
+WATCHING = {"serve": 58480, "prometheus": 59090}
+"""What watches the pipeline, with the ports on which it is published."""
 
 RUNS_AS = {"opensearch": "its image says USER 1000, and the server refuses to run as root"}
 """Services without a `user` of their own in the file, and why they do not run as root all the same."""
@@ -61,7 +63,7 @@ PLACES = {
 
 
 def test_the_services_are_the_local_stack_and_driftless() -> None:
-    assert set(SERVICES) == {*KINDS, "driftless"}
+    assert set(SERVICES) == {*KINDS, "driftless", *WATCHING}
 
 
 # -- versions -------------------------------------------------------------------------------------------------------
@@ -203,7 +205,10 @@ def test_clients_on_the_host_are_sent_to_the_published_port_of_kafka() -> None:
 
 def test_ports_are_the_contracts_and_on_loopback_alone() -> None:
     published = {name: port.split(":") for name, entry in SERVICES.items() for port in entry.get("ports", [])}
-    assert {name: int(parts[1]) for name, parts in published.items()} == {n: DEFAULT_PORTS[n] for n in KINDS}
+    assert {name: int(parts[1]) for name, parts in published.items()} == {
+        **{n: DEFAULT_PORTS[n] for n in KINDS},
+        **WATCHING,
+    }
     assert {parts[0] for parts in published.values()} == {"127.0.0.1"}
     assert not [name for name, entry in SERVICES.items() if "network_mode" in entry]
 
@@ -234,11 +239,11 @@ def test_a_service_is_watched_bounded_and_started_again(service: str) -> None:
 
 def test_what_a_server_keeps_is_in_a_named_volume() -> None:
     kept = {entry["volumes"][0].split(":")[0]: name for name, entry in SERVICES.items() if name in COMPOSE["volumes"]}
-    assert kept == {name: name for name in ("postgres", "redis", "kafka", "opensearch")}
+    assert kept == {name: name for name in ("postgres", "redis", "kafka", "opensearch", "prometheus")}
 
 
 def test_servers_start_without_a_configuration_and_driftless_only_when_named() -> None:
-    assert {name for name, entry in SERVICES.items() if "profiles" in entry} == {"driftless"}
+    assert {name for name, entry in SERVICES.items() if "profiles" in entry} == {"driftless", *WATCHING}
     mount, rows = SERVICES["driftless"]["volumes"]
     assert mount["read_only"]
     # Else Docker would make a folder of that name where the file is missing.

@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 from ruamel.yaml import YAML
@@ -40,7 +41,9 @@ class Compose:
     """`docker compose` on the repository's file, as the page's reader has it."""
 
     def __init__(self, environment: Mapping[str, str], password: str, folder: Path) -> None:
-        self.environment = {**environment, "POSTGRES_PASSWORD": password, "SYNC_FILE": str(folder / "sync.yaml")}
+        self.token = secrets.token_hex(16)
+        more = {"POSTGRES_PASSWORD": password, "SYNC_FILE": str(folder / "sync.yaml"), "SERVE_TOKEN": self.token}
+        self.environment = {**environment, **more}
 
     def __call__(self, *arguments: str) -> str:
         return run("docker", "compose", *arguments, folder=ROOT, environment=self.environment)
@@ -86,7 +89,7 @@ def main(folder: Path) -> None:
         stand_ins(tools, environment)
         compose = Compose(environment, secrets.token_urlsafe(12), folder)
         say("building our images")
-        compose("--profile", "follow", "build")
+        compose("--profile", "*", "build")
         try:
             page(compose, folder)
             promises(compose)
@@ -99,7 +102,7 @@ def main(folder: Path) -> None:
             print(shown.stdout[-12000:], flush=True)
             raise
         finally:
-            compose("--profile", "follow", "down", "--volumes", "--timeout", "20")
+            compose("--profile", "*", "down", "--volumes", "--timeout", "20")
     say("everything holds; the network is as it was")
 
 
@@ -161,7 +164,28 @@ def page(compose: Compose, folder: Path) -> None:
             expect('"price":99.00' in said.replace(" ", ""), "the changed row is in the cache")
             expect("Waterproof jacket" in said, "the index finds it")
             expect("live" in said, "status says live")
+        if "prometheus" in block:
+            watched(compose)
     expect(compose.found() == {1: 99.0, 2: 14.5, 3: 24.0}, "the index holds the three rows")
+
+
+def watched(compose: Compose) -> None:
+    """Prometheus scrapes the page's service, with the token, and has our rules; without the token nobody does."""
+
+    def asked(path: str) -> Any:
+        return json.loads(run("curl", "-sf", f"http://127.0.0.1:59090/api/v1/{path}"))["data"]
+
+    def scraped() -> bool:
+        return [one["value"][1] for one in asked("query?query=driftless_source_up")["result"]] == ["1"]
+
+    until("Prometheus to scrape the service", scraped)
+    rules = [rule["name"] for group in asked("rules")["groups"] for rule in group["rules"]]
+    expect("DriftlessDrift" in rules and "DriftlessServeIsAway" in rules, f"it has {len(rules)} rules")
+    url = "http://127.0.0.1:58480/status"
+    code = run("curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", url)
+    expect(code == "401", "the service says nothing without the token")
+    said = run("curl", "-sf", "-H", f"Authorization: Bearer {compose.token}", url)
+    expect(json.loads(said)["problems"] == [], "and with it that all is well")
 
 
 def promises(compose: Compose) -> None:
@@ -170,7 +194,7 @@ def promises(compose: Compose) -> None:
     for service in running:
         expect(compose("exec", "-T", service, "id", "-u").strip() != "0", f"{service} is not root")
     listening = re.findall(r"(\S+):(\d+) ", run("ss", "--no-header", "--listening", "--tcp", "--numeric"))
-    heard = {address for address, port in listening if int(port) in DEFAULT_PORTS.values()}
+    heard = {address for address, port in listening if int(port) in {*DEFAULT_PORTS.values(), 58480, 59090}}
     expect(heard == {"127.0.0.1"}, f"ports are open on loopback alone: {heard}")
     password = compose.environment["POSTGRES_PASSWORD"]
     look = ["grep", "-rlaF", "--", password, "/var/lib/kafka/data"]
@@ -193,7 +217,7 @@ def mishaps(compose: Compose) -> None:
     expect(compose.cached(3) is None, "the deleted row is gone from the cache")
     expect(compose.found() == {1: 99.0, 2: 12.34}, "and from the index")
     say("everything is stopped and started again")
-    compose("--profile", "follow", "down", "--timeout", "30")
+    compose("--profile", "*", "down", "--timeout", "30")
     compose("up", "-d")
     compose("up", "-d", "driftless")
     compose.sql("insert into products values (4, 'Scarf', 31)")

@@ -180,13 +180,18 @@ def test_a_service_that_is_away(serving: Serving, pipeline: Pipeline, prometheus
         ("kafka", "DriftlessKafkaUnreachable", "Kafka"),
     ],
 )
-def test_a_server_that_is_away(stack: Stack, prometheus: Prometheus, server: str, alert: str, who: str) -> None:
+def test_a_server_that_is_away(
+    stack: Stack, pipeline: Pipeline, prometheus: Prometheus, server: str, alert: str, who: str
+) -> None:
     stack.kill(server)
     try:
         prometheus.until_firing(alert, who)
     finally:
         stack.up()
     prometheus.until_over(alert)
+    pipeline.connect()
+    for follower in FOLLOWERS:
+        pipeline.wait(follower)
 
 
 def test_a_connector_that_is_paused(pipeline: Pipeline, prometheus: Prometheus) -> None:
@@ -196,21 +201,26 @@ def test_a_connector_that_is_paused(pipeline: Pipeline, prometheus: Prometheus) 
     prometheus.until_over("DriftlessConnectorDown")
 
 
+def run_again(pipeline: Pipeline) -> None:
+    """Once what a run has ended of is mended."""
+    for job in pipeline.jobs():
+        if job.running and job.arguments[0] == "run":
+            job.stop()
+        job.told = True
+    run_followers(pipeline)
+
+
 def test_a_topic_that_forgets(pipeline: Pipeline, prometheus: Prometheus) -> None:
-    topic = ConfigResource(ResourceType.TOPIC, f"{pipeline.name}.public.items")
-
-    def keep(policy: str) -> None:
-        topic.set_config("cleanup.policy", policy)
-        entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
-        admin = AdminClient({"bootstrap.servers": pipeline.endpoints.kafka})
-        place = ConfigResource(topic.restype, topic.name, incremental_configs=[entry])
-        for done in admin.incremental_alter_configs([place]).values():
-            done.result()
-
-    keep("delete")
+    """The run ends of it, and `apply` mends it."""
+    entry = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
+    topic = ConfigResource(ResourceType.TOPIC, f"{pipeline.name}.public.items", incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": pipeline.endpoints.kafka})
+    for done in admin.incremental_alter_configs([topic]).values():
+        done.result()
     prometheus.until_firing("DriftlessLogUntrusted", "source")
-    keep("compact")
+    pipeline.apply()
     prometheus.until_over("DriftlessLogUntrusted")
+    run_again(pipeline)
 
 
 def test_a_table_that_changed(pipeline: Pipeline, prometheus: Prometheus) -> None:
@@ -239,8 +249,7 @@ def test_a_store_that_forbids_writing(pipeline: Pipeline, prometheus: Prometheus
     prometheus.until_firing("DriftlessFailed", "follower item-search")
     until("the webhook to be told", lambda: receiver.told("DriftlessFailed") == ["firing"], 30)
     search.call("PUT", f"/{index}/_settings", {"index.blocks.write": False})
-    next(job for job in pipeline.jobs() if job.running and job.arguments[0] == "run").stop()
-    run_followers(pipeline)
+    run_again(pipeline)
     prometheus.until_over("DriftlessFailed")
     until("the webhook to be told of the end", lambda: receiver.told("DriftlessFailed") == ["firing", "resolved"], 30)
     first = next(one for one in receiver.taken if one["alert"] == "DriftlessFailed")

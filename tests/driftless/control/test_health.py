@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from cli.output.console import PlainConsole
-from cli.status import _grid, _shown
+from cli.output.standing import grid
+from cli.output.standing import shown as on_screen
 from driftless.config.models import Config
 from driftless.control import wait as waiting
 from driftless.control.health import Kind, Problem, lines
@@ -93,7 +94,7 @@ def test_a_source_that_is_waited_for_makes_no_lease_run_out(config: Config, monk
         clock[0] += 11
         return SourceStatus(lsn=20, time=NOW)
 
-    monkeypatch.setattr("serve.standing._source", hangs)
+    monkeypatch.setattr("serve.facts.standing._source", hangs)
     found = facts_of(config, cast("Control", Asked()))
     assert [f["state"] for f in found["followers"]] == ["live", "live"]
     assert found["problems"] == []
@@ -222,7 +223,7 @@ def test_no_name_is_cut_however_narrow_the_terminal(width: int, tmp_path: Path) 
     text = SYNC.replace("  a: {view", f"  {long}: {{view").replace("item: {root", "a-view-with-a-long-name: {root")
     found = shown(load_text(tmp_path, text.replace("view: item", "view: a-view-with-a-long-name")))
     with (tmp_path / "out").open("w+") as file:
-        PlainConsole(file=file, width=width).print(_grid(found, width), soft_wrap=True)
+        PlainConsole(file=file, width=width).print(grid(found, width, {}), soft_wrap=True)
         file.seek(0)
         out = file.read()
     assert long in out
@@ -230,7 +231,7 @@ def test_no_name_is_cut_however_narrow_the_terminal(width: int, tmp_path: Path) 
     headings = ("follower", "state", "gen", "lag s", *(("documents", "quarantined") if width > 80 else ()))
     assert [heading for heading in headings if heading not in out] == []
     assert max(map(len, out.splitlines()[1:])) <= width
-    assert _shown(found) is not None
+    assert on_screen(found, width) is not None
 
 
 def test_how_long_something_has_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import psutil
 import psycopg
 import redis
 
@@ -18,6 +19,9 @@ from bench.watch import server_cpu
 from stack import Stack
 
 CORES_AIM, WAKE_AIM = "below 0.1", "as soon"
+SERVE_AIM, SERVE_MB = "below 0.01 cores", 80.0
+SERVE_SECONDS = 65.0
+"""So long at the least: what it does now and then, as to ask the source every half minute, is to be in it."""
 FOLLOWERS, JOINED = 30, 5
 """Followers, and how many of them follow a view of several tables."""
 ROWS = 100
@@ -56,8 +60,11 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
                 with Running(p, *named) as running:
                     p.wait_live(*followers, running=running, seconds=900)
                     measured.append(_measure(stack, p, dsn, running, seconds, scale.changes // 10))
+                    if not named:
+                        report(f"`driftless serve` beside it, which nobody asks anything, for {seconds:.0f} s")
+                        served = _served(p, seconds)
                 report(", ".join(f"{part} {cores:.3f}" for part, cores in measured[-1].parts.items()) + " of a core")
-    return _figures(*measured)
+    return [*_figures(*measured), *_serve_figures(served, measured[0], tables)]
 
 
 def _measure(stack: Stack, p: Pipeline, dsn: str, running: Running, seconds: float, changes: int) -> _Idle:
@@ -68,6 +75,33 @@ def _measure(stack: Stack, p: Pipeline, dsn: str, running: Running, seconds: flo
     parts = {part: (after.cpu[part] - before.cpu[part]) / took for part in after.cpu}
     connect = (server_cpu(stack, "connect") - connect) / took
     return _Idle(sum(parts.values()), parts, connect, _wakes(p, dsn, max(2, changes)))
+
+
+@dataclass(frozen=True)
+class _Served:
+    """`megabytes`: resident."""
+
+    cores: float
+    megabytes: float
+
+
+def _served(p: Pipeline, seconds: float) -> _Served:
+    with Running(p, "--port", "0", command="serve") as serving:
+        until("serve to start", lambda: "serving" in serving.log.read_text(errors="replace"))
+        time.sleep(SETTLE_SECONDS)
+        process = psutil.Process(serving.process.pid)
+        before, begun = sum(process.cpu_times()[:2]), time.monotonic()
+        time.sleep(max(SERVE_SECONDS, seconds))
+        took = sum(process.cpu_times()[:2]) - before
+        return _Served(took / (time.monotonic() - begun), process.memory_info().rss / 1e6)
+
+
+def _serve_figures(served: _Served, run: _Idle, tables: int) -> list[Figure]:
+    what = f"serve that nobody asks, beside {FOLLOWERS} followers over {tables} tables"
+    return [
+        Figure(f"{what}, to their run", served.cores, "cores", run.cores, served.cores / run.cores, SERVE_AIM),
+        Figure(f"{what}, to its aim", served.megabytes, "MB", SERVE_MB, served.megabytes / SERVE_MB, "below 1"),
+    ]
 
 
 def _wakes(p: Pipeline, dsn: str, changes: int) -> list[float]:

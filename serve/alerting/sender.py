@@ -7,11 +7,14 @@ import json
 import logging
 import threading
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
+
+from confluent_kafka import KafkaException
 
 from driftless.control.health import Kind
 from driftless.errors import SyncError
@@ -93,8 +96,12 @@ class AlertSender(threading.Thread):
         while not self._ended.wait(LOOK_SECONDS):
             try:
                 self.turn()
-            except SyncError as exc:
-                _log.info("alerts: %s", exc)
+            except (SyncError, KafkaException) as exc:
+                _log.warning("alerts: what was told cannot be kept, so nothing is told: %s", exc)
+                self._ended.wait(_PAUSE_SECONDS)
+            except Exception as exc:  # noqa: BLE001 - or nobody would be told of anything any more
+                where = "".join(traceback.format_tb(exc.__traceback__))
+                _log.error("alerts: %s (please report it)\n%s", type(exc).__name__, where)
 
     def turn(self) -> None:
         """Judge once, and tell what is to be told."""

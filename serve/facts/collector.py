@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 import traceback
@@ -88,7 +89,7 @@ class Collector:
         """What is held back; None where it could not be read yet."""
         self.history = FollowerHistory()
         self._history_at = 0.0
-        self._looked_at = clock()
+        self._looked_at = -math.inf
         self._ended = threading.Event()
         self._wanted = threading.Event()
         self._lock = threading.Lock()

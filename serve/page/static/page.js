@@ -222,9 +222,10 @@ $("token-button").addEventListener("click", async () => {
   else if (await askToken() && !allowed) fill();
 });
 $("why-form").addEventListener("submit", why);
-addEventListener("resize", drawLines);
 let waiting = 0;
-addEventListener("scroll", () => { clearTimeout(waiting); waiting = setTimeout(updateCharts, 150); }, { passive: true });
+function updateChartsSoon() { clearTimeout(waiting); waiting = setTimeout(updateCharts, 150); }
+addEventListener("resize", () => { drawLines(); updateChartsSoon(); });
+addEventListener("scroll", updateChartsSoon, { passive: true });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", updateCharts);
 addEventListener("load", () => {
   showToken();

@@ -62,8 +62,9 @@ class Receiver:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server.server_port}/hook"
 
-    def told(self, alert: str) -> list[str]:
-        return [one["state"] for one in self.taken if one["alert"] == alert]
+    def told(self, alert: str, who: str, begin: int = 0) -> list[dict[str, Any]]:
+        """What it was given of an alert of somebody, from that message on."""
+        return [one for one in self.taken[begin:] if (one["alert"], one["labels"].get("who")) == (alert, who)]
 
 
 @pytest.fixture(scope="module")
@@ -241,18 +242,23 @@ def test_a_document_that_is_refused(pipeline: Pipeline, prometheus: Prometheus) 
 
 
 def test_a_store_that_forbids_writing(pipeline: Pipeline, prometheus: Prometheus, receiver: Receiver) -> None:
+    def told() -> list[dict[str, Any]]:
+        return receiver.told("DriftlessFailed", "follower item-search", begin)
+
+    begin = len(receiver.taken)
     search = OpenSearch(pipeline.endpoints.opensearch, "")
     index = pipeline.sync["followers"]["item-search"]["opensearch"]["index"]
     search.call("PUT", f"/{index}/_settings", {"index.blocks.write": True})
     with psycopg.connect(pipeline.dsn, autocommit=True) as own:
         own.execute("update items set name = 'blocked' where id = 2")
     prometheus.until_firing("DriftlessFailed", "follower item-search")
-    until("the webhook to be told", lambda: receiver.told("DriftlessFailed") == ["firing"], 30)
+    until("the webhook to be told", lambda: [one["state"] for one in told()] == ["firing"], 30)
     search.call("PUT", f"/{index}/_settings", {"index.blocks.write": False})
     run_again(pipeline)
     prometheus.until_over("DriftlessFailed")
-    until("the webhook to be told of the end", lambda: receiver.told("DriftlessFailed") == ["firing", "resolved"], 30)
-    first = next(one for one in receiver.taken if one["alert"] == "DriftlessFailed")
+    until("the webhook to be told of the end", lambda: [one["state"] for one in told()] == ["firing", "resolved"], 30)
+    first, last = told()
+    assert first["id"] == last["id"]
     assert first["authorization"] == "Bearer of-the-receiver"
     assert first["labels"] == {"kind": "failed", "who": "follower item-search"}
     assert "OpenSearch forbids writing" in first["summary"]

@@ -6,10 +6,10 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from driftless.config.duration import milliseconds
@@ -18,6 +18,9 @@ from driftless.control.health import clock
 from driftless.facts.generation import Generation, generations
 from serve.facts.collector import Collector, Snapshot
 from serve.page.pipeline_map import duration, pipeline_map
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _CODE = re.compile(r"`([^`]+)`")
@@ -43,10 +46,15 @@ class Page:
         self._collector = collector
         self._lock = threading.Lock()
         self._made: tuple[Snapshot, dict[str, str]] | None = None
-        self._templates = Environment(
-            loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-        )
-        self._templates.filters |= {"code": _code, "json": json.dumps}
+
+    @cached_property
+    def _templates(self) -> Environment:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined  # 2 MB, which nobody needs before he looks
+
+        loader = FileSystemLoader(_TEMPLATES)
+        made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+        made.filters |= {"code": _code, "json": json.dumps}
+        return made
 
     def whole(self, parts: Mapping[str, str] | None, *, open_: bool, has_token: bool) -> str:
         """The page. `parts`: None where reading needs the token: then it has nothing of the pipeline but names."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from driftless.control.health import clock
 from serve.facts.collector import Snapshot
 
 Facts = Mapping[str, Any]
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def pipeline_map(config: Config, snapshot: Snapshot, rates: Mapping[str, float |
     columns = [
         MapColumn("Source", (_source(facts["source"], troubled),)),
         MapColumn("Connector", (_connector(facts["source"], troubled),)),
-        MapColumn("Topics", tuple(_topics(config, snapshot, troubled))),
+        MapColumn("Topics", (*_topics(config, snapshot, troubled), *_events(config))),
         MapColumn("Streams", tuple(_stream(one, config, troubled) for one in facts["streams"])),
         MapColumn("Views", tuple(_view(one, config, troubled) for one in facts["views"])),
         MapColumn("Followers", tuple(followers)),
@@ -89,6 +91,13 @@ def _topics(config: Config, snapshot: Snapshot, troubled: set[str]) -> Iterator[
         )
 
 
+def _events(config: Config) -> Iterator[Box]:
+    """Topics that applications write."""
+    for name, events in config.events.items():
+        if events.topic:
+            yield Box(f"events {name}", "topic", name, "events", True, (("topic", events.topic),))
+
+
 def _view(view: Facts, config: Config, troubled: set[str]) -> Box:
     declared = config.views[view["name"]]
     lines = [("position", view["frontier_lsn"] or "-")]
@@ -118,9 +127,21 @@ def _stream(stream: Facts, config: Config, troubled: set[str]) -> Box:
     kept = f"{stream['state_rows']:,} rows, {megabytes(stream['state_bytes'])}"
     lines = (("closed to", closed), ("to read", f"{stream['lag_records'] or 0:,}"), ("state", kept))
     good = _well(stream["state"], f"stream {stream['name']}", troubled)
-    captured = (events.table or events.outbox for events in config.events.values())
-    reads = tuple(f"table {table}" for table in captured if table)
-    return Box(f"stream {stream['name']}", "stream", stream["name"], stream["state"], good, lines, reads)
+    return Box(
+        f"stream {stream['name']}", "stream", stream["name"], stream["state"], good, lines, _read(stream, config)
+    )
+
+
+def _read(stream: Facts, config: Config) -> tuple[str, ...]:
+    """What a stream's SQL names: other streams, and events, be it by a pattern."""
+    words = set(_WORD.findall(config.streams[stream["name"]].sql))
+    words |= {pattern.events for name, pattern in config.patterns.items() if name in words}
+    found = [f"stream {name}" for name in config.streams if name in words and name != stream["name"]]
+    for name, events in config.events.items():
+        if name in words:
+            captured = events.table or events.outbox
+            found.append(f"table {captured}" if captured else f"events {name}")
+    return tuple(dict.fromkeys(found))
 
 
 def _follower(follower: Facts, rate: float | None, troubled: set[str], config: Config) -> Box:

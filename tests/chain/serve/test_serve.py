@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -149,7 +150,7 @@ def test_a_proof_is_shown_also_where_it_found_drift(pipeline: Pipeline, serving:
 
 @contextmanager
 def flood(serving: Serving) -> Iterator[None]:
-    """Clients that ask without end, hundreds that say nothing, and some that never read what they asked for."""
+    """Clients that ask without end, thousands that say nothing, and some that never read what they asked for."""
     ended = threading.Event()
     host, port = serving.url.removeprefix("http://").split(":")
 
@@ -161,16 +162,16 @@ def flood(serving: Serving) -> Iterator[None]:
     def say_nothing() -> None:
         while not ended.is_set():
             with ExitStack() as ending, suppress(OSError):
-                for _ in range(400):
+                for _ in range(2_000):
                     ending.enter_context(socket.create_connection((host, int(port)), timeout=5))
                 ended.wait(1)
 
-    def never_read() -> None:
+    def never_read(path: bytes) -> None:
         while not ended.is_set():
             with suppress(OSError), socket.create_connection((host, int(port)), timeout=5) as peer:
                 peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                 for _ in range(200):
-                    peer.sendall(b"GET /metrics HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+                    peer.sendall(b"GET %s HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" % path)
                     ended.wait(0.01)
 
     def huge() -> None:
@@ -179,7 +180,9 @@ def flood(serving: Serving) -> Iterator[None]:
                 peer.sendall(b"GET /status HTTP/1.1\r\n" + b"x: " + b"y" * 1_000_000)
             ended.wait(0.05)
 
-    threads = [threading.Thread(target=one, daemon=True) for one in (ask, ask, ask, say_nothing, never_read, huge)]
+    never_read_live, never_read_figures = partial(never_read, b"/live"), partial(never_read, b"/metrics")
+    clients = (ask, ask, ask, say_nothing, never_read_live, never_read_figures, huge)
+    threads = [threading.Thread(target=one, daemon=True) for one in clients]
     for thread in threads:
         thread.start()
     try:

@@ -85,7 +85,7 @@ def _watch_on_screen(config: Config, control: Control, facts: dict[str, Any]) ->
         while True:
             time.sleep(1)
             snapshot = collector.look()
-            history.take(snapshot.at, snapshot.state, snapshot.facts["followers"])
+            history.take(snapshot.at, snapshot.state, snapshot.facts)
             if collector.ready.is_set():
                 trends = {name: Trend(history.rate(name), history.lags(name, TREND)) for name in config.followers}
                 live.update(shown(snapshot.facts, out.width, trends), refresh=True)

@@ -63,7 +63,7 @@ def main(settings_number: int, socket_number: int) -> int:
     config, place = settings.config, settings.place
     try:
         control = control_of(config)
-        collector = Collector(config, control)
+        collector = Collector(config, control, settings.file)
     except SyncError as exc:
         say(f"error: {exc}\n  {exc.hint}")
         return 3 if isinstance(exc, SourceUnavailable) else 1

@@ -52,6 +52,7 @@ class Demo:
         self._folder = folder
         self._screen = screen
         self._runners: list[Runner] = []
+        self._serving: Runner | None = None
 
     def tell(self) -> bool:
         """Whether every document was right in the end."""
@@ -136,9 +137,7 @@ class Demo:
         self._screen.step("Follow it into a search index and a cache, and count sales as they happen")
         self._run(place, *FIRST, *STREAMS, *COUNTED)
         self._screen.say(f"$ driftless serve -f {place.sync}", "bold")
-        serving, url = place.serve()
-        self._runners.append(serving)
-        self._screen.say(f"watch all of it in a browser, until the demo ends: {url}", "green")
+        self._serve(place)
         self._until_live(place, writer, *FIRST, *COUNTED)
 
     def _watch(self, place: Place, writer: Writer, stores: Stores) -> None:
@@ -159,6 +158,7 @@ class Demo:
         self._screen.say(f"$ driftless apply -f {place.sync}", "bold")
         self._screen.quote(place.command("apply"))
         self._run(place, VIEW, LATER)
+        self._serve(place)
         self._until_live(place, writer, *FIRST, *COUNTED, LATER)
 
     def _settle(self, place: Place, writer: Writer) -> None:
@@ -206,6 +206,15 @@ class Demo:
     def _run(self, place: Place, *names: str) -> None:
         self._screen.say(f"$ driftless run {' '.join(names)} -f {place.sync}", "bold")
         self._runners.append(place.run(*names))
+
+    def _serve(self, place: Place) -> None:
+        """Start it; again where it was started with another sync.yaml."""
+        if self._serving is not None:
+            self._serving.stop()
+            self._runners.remove(self._serving)
+        self._serving, url = place.serve()
+        self._runners.append(self._serving)
+        self._screen.say(f"watch all of it in a browser, until the demo ends: {url}", "green")
 
     def _meters(self) -> dict[str, Meter]:
         return {table: Meter(table, rows) for table, rows in self._size.tables.items()}

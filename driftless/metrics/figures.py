@@ -139,20 +139,15 @@ def _view(state: State, view: Facts, now: float) -> Iterator[Figure]:
     yield from _known(m.VIEW_LAG, view["lag_records"], name)
     yield Figure(m.VIEW_WAITING, (name,), view["dirty"])
     yield Figure(m.VIEW_QUARANTINED, (name,), view["quarantined"])
-    shards = standings(state, name, newest_number(state, name))
-    times = [_marker_time(fact) for fact in shards]
-    if times and None not in times:
-        yield from _known(m.VIEW_LAG_SECONDS, max(0.0, now - min(time for time in times if time is not None)), name)
+    yield from _known(m.VIEW_LAG_SECONDS, view_lag_seconds(state, name, now), name)
 
 
 def _stream(state: State, stream: Facts, now: float) -> Iterator[Figure]:
     name = stream["name"]
-    fact = state.get(stream_progress_key(name, newest_stream_number(state, name))) or {}
     yield from _states(m.STREAM_STATE, name, stream["state"])
     yield from _known(m.STREAM_BUILD, stream["generation"], name)
     yield from _position(m.STREAM_POSITION, stream["frontier_lsn"], name)
-    time = _marker_time(fact)
-    yield from _known(m.STREAM_LAG_SECONDS, None if time is None else max(0.0, now - time), name)
+    yield from _known(m.STREAM_LAG_SECONDS, stream_lag_seconds(state, name, now), name)
     yield from _known(m.STREAM_LAG, stream["lag_records"], name)
     yield from _known(m.STREAM_CLOSED, stream["closed_to"], name)
     for why in ("late", "too_late", "invalid", "changed", "deleted", "dropped", "skipped"):
@@ -211,6 +206,18 @@ def _leases(state: State, now: float) -> Iterator[Figure]:
         yield Figure(m.LEASE_AGE, labels, max(0.0, now - fact.time))
 
 
-def _marker_time(fact: Facts) -> float | None:
-    marker = fact.get("marker")
-    return None if marker is None else float(marker[1])
+def view_lag_seconds(state: State, name: str, now: float) -> float | None:
+    """The age of the position of a view of several tables: that of the last of its shards. None before the first."""
+    return _oldest(standings(state, name, newest_number(state, name)), now)
+
+
+def stream_lag_seconds(state: State, name: str, now: float) -> float | None:
+    """The same of a stream."""
+    return _oldest([state.get(stream_progress_key(name, newest_stream_number(state, name))) or {}], now)
+
+
+def _oldest(facts: Sequence[Facts], now: float) -> float | None:
+    """`now`: the time of the source, or nearly so."""
+    times = [None if (marker := fact.get("marker")) is None else float(marker[1]) for fact in facts]
+    known = [time for time in times if time is not None]
+    return max(0.0, now - min(known)) if known and len(known) == len(times) else None

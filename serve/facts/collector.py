@@ -10,6 +10,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException
@@ -70,8 +71,20 @@ class Snapshot:
 class Collector:
     """Two threads: one reads the control topic, one asks the source. `snapshot` may be asked by any thread."""
 
-    def __init__(self, config: Config, control: Control, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Raises SourceError for a pipeline that was never applied, SourceUnavailable where Kafka is away."""
+    def __init__(
+        self,
+        config: Config,
+        control: Control,
+        file: Path | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`file`: the sync.yaml, of which it is told when it changes.
+
+        Raises SourceError for a pipeline that was never applied, SourceUnavailable where Kafka is away.
+        """
+        self._file = file
+        self._file_at = None if file is None else _changed_at(file)
         self._config = config
         self._control = control
         self._clock = clock
@@ -147,6 +160,8 @@ class Collector:
             source = replace(source, time=source.time + at - self._source_at)
         if not self._kafka_up:
             source = replace(source, troubles=[*source.troubles, _KAFKA_AWAY])
+        if self._file is not None and _changed_at(self._file) != self._file_at:
+            source = replace(source, warnings=[*source.warnings, f"{self._file.name} {_CHANGED}"])
         facts = status(self._config, state, source, now)
         return Snapshot(at, now, state, facts, self._tails, self._slot_rate.seconds_left, self._kafka_up)
 
@@ -165,7 +180,7 @@ class Collector:
                 if self._clock() >= self._history_at:
                     self._history_at = self._clock() + STEP_SECONDS
                     snapshot = self.snapshot()
-                    self.history.take(snapshot.at, snapshot.state, snapshot.facts["followers"])
+                    self.history.take(snapshot.at, snapshot.state, snapshot.facts)
 
     def _ask(self) -> None:
         while not self._ended.is_set():
@@ -205,6 +220,15 @@ class Collector:
             self._counted = end
 
 
+def _changed_at(file: Path) -> float | None:
+    """When a file was written last; None where it is gone."""
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return None
+
+
+_CHANGED = "has changed since `driftless serve` was started: start it again to see what it says now"
 _KAFKA_AWAY = Problem(
     Kind.KAFKA_UNREACHABLE,
     "Kafka",

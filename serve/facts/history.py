@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from driftless.facts.builds import newest_number, standings
 from driftless.facts.counts import BOUNDS, cumulative
 from driftless.facts.state import State
+from driftless.facts.streams import newest_stream_number, stream_progress_key
 
 STEP_SECONDS = 5.0
 """How often a point is taken."""
@@ -52,11 +55,16 @@ class FollowerHistory:
         self._lock = threading.Lock()
         self._series: dict[str, _Series] = {}
         self._before: dict[str, _Counted] = {}
+        self._published_rates: dict[str, float] = {}
 
-    def take(self, at: float, state: State, followers: Iterable[Mapping[str, Any]]) -> None:
-        """A point of each follower, from the JSON of `status`."""
+    def take(self, at: float, state: State, facts: Mapping[str, Any]) -> None:
+        """A point of each follower, from the JSON of `status`; and what views and streams have published since."""
         with self._lock:
-            for follower in followers:
+            for name, published in _published(state, facts):
+                counted = _Counted(at, published, ())
+                self._published_rates[name] = _rate(self._before.get(name), counted)
+                self._before[name] = counted
+            for follower in facts["followers"]:
                 name = follower["name"]
                 now = _counted(at, state, name)
                 before, self._before[name] = self._before.get(name), now
@@ -68,11 +76,12 @@ class FollowerHistory:
                     **{f"p{q * 100:.0f}": _quantile(q, before, now) for q in _QUANTILES},
                 )
 
-    def rate(self, follower: str) -> float | None:
-        """Writes a second at the last step; None where that is not known."""
+    def rate(self, name: str) -> float | None:
+        """Writes a second at the last step, of a follower, or of `view NAME` and `stream NAME`; None for unknown."""
         with self._lock:
-            rates = self._series.get(follower, _Series()).columns.get("rate")
-            return rates[-1] if rates and rates[-1] == rates[-1] else None
+            rates = self._series.get(name, _Series()).columns.get("rate")
+            rate = rates[-1] if rates else self._published_rates.get(name, NONE)
+            return None if math.isnan(rate) else rate
 
     def lags(self, follower: str, count: int) -> list[float]:
         """The last lags in seconds, oldest first; NaN where nothing is known."""
@@ -97,6 +106,16 @@ def _counted(at: float, state: State, follower: str) -> _Counted:
     return _Counted(at, written, tuple(parts))
 
 
+def _published(state: State, facts: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    for view in facts["views"]:
+        shards = standings(state, view["name"], newest_number(state, view["name"]))
+        yield f"view {view['name']}", float(sum(fact.get("published") or 0 for fact in shards))
+    for stream in facts["streams"]:
+        fact = state.get(stream_progress_key(stream["name"], newest_stream_number(state, stream["name"]))) or {}
+        published: Any = fact.get("published") or 0
+        yield f"stream {stream['name']}", float(published)
+
+
 def _rate(before: _Counted | None, now: _Counted) -> float:
     """NaN where a run has begun meanwhile: it counts from 0."""
     if before is None or now.at <= before.at or now.written < before.written:
@@ -119,4 +138,4 @@ def _number(value: Any) -> float:
 
 
 def _or_none(value: float) -> float | None:
-    return round(value, 3) if value == value else None
+    return None if math.isnan(value) else round(value, 3)

@@ -81,8 +81,8 @@ class Page:
         facts = snapshot.facts
         problems = [{**p, "since": p["since"] and clock(p["since"])} for p in facts["problems"]]
         yield "wrong", self._render("wrong.html", problems=problems, warnings=facts["warnings"])
-        rates = {name: self._collector.history.rate(name) for name in self._config.followers}
-        yield "map", self._render("map.html", columns=pipeline_map(self._config, snapshot, rates))
+        columns = pipeline_map(self._config, snapshot, self._collector.history.rate)
+        yield "map", self._render("map.html", columns=columns)
         for follower in facts["followers"]:
             yield f"follower {follower['name']}", self._render("follower.html", f=self._follower(snapshot, follower))
         held = self._collector.quarantine

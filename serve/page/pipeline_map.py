@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from driftless.config.models import Config
 from driftless.config.views import ManyConfig, OneConfig, ViewConfig
 from driftless.control.health import clock
+from driftless.metrics.figures import stream_lag_seconds, view_lag_seconds
 from serve.facts.collector import Snapshot
 
 Facts = Mapping[str, Any]
+Rate = Callable[[str], float | None]
+"""Writes a second of a follower, or of `view NAME` and `stream NAME`."""
 _WORD = re.compile(r"\w+")
 
 
@@ -40,17 +43,17 @@ class MapColumn:
     boxes: tuple[Box, ...]
 
 
-def pipeline_map(config: Config, snapshot: Snapshot, rates: Mapping[str, float | None]) -> list[MapColumn]:
+def pipeline_map(config: Config, snapshot: Snapshot, rate: Rate) -> list[MapColumn]:
     """Columns from the source to the followers; without those that the pipeline has nothing of."""
     facts = snapshot.facts
     troubled = {problem["who"] for problem in facts["problems"]}
-    followers = [_follower(one, rates.get(one["name"]), troubled, config) for one in facts["followers"]]
+    followers = [_follower(one, rate(one["name"]), troubled, config) for one in facts["followers"]]
     columns = [
         MapColumn("Source", (_source(facts["source"], troubled),)),
         MapColumn("Connector", (_connector(facts["source"], troubled),)),
         MapColumn("Topics", (*_topics(config, snapshot, troubled), *_events(config))),
-        MapColumn("Streams", tuple(_stream(one, config, troubled) for one in facts["streams"])),
-        MapColumn("Views", tuple(_view(one, config, troubled) for one in facts["views"])),
+        MapColumn("Streams", tuple(_stream(one, config, troubled, snapshot, rate) for one in facts["streams"])),
+        MapColumn("Views", tuple(_view(one, config, troubled, snapshot, rate) for one in facts["views"])),
         MapColumn("Followers", tuple(followers)),
     ]
     return [column for column in columns if column.boxes]
@@ -98,11 +101,16 @@ def _events(config: Config) -> Iterator[Box]:
             yield Box(f"events {name}", "topic", name, "events", True, (("topic", events.topic),))
 
 
-def _view(view: Facts, config: Config, troubled: set[str]) -> Box:
+def _view(view: Facts, config: Config, troubled: set[str], snapshot: Snapshot, rate: Rate) -> Box:
     declared = config.views[view["name"]]
     lines = [("position", view["frontier_lsn"] or "-")]
     if declared.joined:
-        lines += [("to read", f"{view['lag_records'] or 0:,}"), ("to publish", f"{view['dirty'] or 0:,}")]
+        lines += [
+            ("behind", _lasting(view_lag_seconds(snapshot.state, view["name"], snapshot.now))),
+            ("to read", f"{view['lag_records'] or 0:,}"),
+            ("to publish", f"{view['dirty'] or 0:,}"),
+            ("publishes", _a_second(rate(f"view {view['name']}"))),
+        ]
     reads = [f"stream {declared.stream}"] if declared.stream else []
     reads += [f"table {table}" for table in sorted(_tables(declared))]
     good = _well(view["state"], f"view {view['name']}", troubled) if declared.joined else True
@@ -122,10 +130,17 @@ def _tables(declared: ViewConfig) -> set[str]:
     return found
 
 
-def _stream(stream: Facts, config: Config, troubled: set[str]) -> Box:
+def _stream(stream: Facts, config: Config, troubled: set[str], snapshot: Snapshot, rate: Rate) -> Box:
     closed = "-" if stream["closed_to"] is None else clock(stream["closed_to"])
     kept = f"{stream['state_rows']:,} rows, {megabytes(stream['state_bytes'])}"
-    lines = (("closed to", closed), ("to read", f"{stream['lag_records'] or 0:,}"), ("state", kept))
+    lines = (
+        ("position", stream["frontier_lsn"] or "-"),
+        ("closed to", closed),
+        ("behind", _lasting(stream_lag_seconds(snapshot.state, stream["name"], snapshot.now))),
+        ("to read", f"{stream['lag_records'] or 0:,}"),
+        ("publishes", _a_second(rate(f"stream {stream['name']}"))),
+        ("state", kept),
+    )
     good = _well(stream["state"], f"stream {stream['name']}", troubled)
     return Box(
         f"stream {stream['name']}", "stream", stream["name"], stream["state"], good, lines, _read(stream, config)
@@ -146,12 +161,11 @@ def _read(stream: Facts, config: Config) -> tuple[str, ...]:
 
 def _follower(follower: Facts, rate: float | None, troubled: set[str], config: Config) -> Box:
     name, view = follower["name"], follower["view"]
-    lag = follower["lag_seconds"]
     lines = [
         ("position", follower["applied_lsn"] or "-"),
-        ("behind", "-" if lag is None else duration(lag)),
+        ("behind", _lasting(follower["lag_seconds"])),
         ("to apply", "-" if follower["lag_records"] is None else f"{follower['lag_records']:,}"),
-        ("writes", "-" if rate is None else f"{rate:,.1f}/s"),
+        ("writes", _a_second(rate)),
     ]
     if follower["quarantined"]:
         lines.append(("quarantined", f"{follower['quarantined']:,}"))
@@ -164,6 +178,14 @@ def _well(state: str, who: str, troubled: set[str]) -> bool | None:
     if any(one == who or one.startswith(f"{who}/") for one in troubled):
         return False
     return True if state == "live" else None
+
+
+def _lasting(seconds: float | None) -> str:
+    return "-" if seconds is None else duration(seconds)
+
+
+def _a_second(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:,.1f}/s"
 
 
 def megabytes(size: float) -> str:

@@ -50,7 +50,7 @@ def test_each_box_reads_what_the_configuration_says(tmp_path: Path) -> None:
     source = SourceStatus(16, "driftless_shop", 2_500_000, 1e6, connector="PAUSED", troubles=[trouble])
     tails = LogTails({"public.orders": 1234}, {"public.orders": 90.0})
     facts = status(config, state, source, 1e6)
-    columns = pipeline_map(config, Snapshot(1e6, 1e6, state, facts, tails, None), {"order-cache": 1.25})
+    columns = pipeline_map(config, Snapshot(1e6, 1e6, state, facts, tails, None), {"order-cache": 1.25}.get)
     boxes = {box.id: box for column in columns for box in column.boxes}
     assert [column.title for column in columns] == ["Source", "Connector", "Topics", "Streams", "Views", "Followers"]
     assert {name: box.reads for name, box in boxes.items()} == {

@@ -2,9 +2,9 @@
 "use strict";
 
 const CHARTS = {
-  lag: { columns: [["lag", "behind", "--first"]], unit: " s" },
-  rate: { columns: [["rate", "writes", "--first"]], unit: "/s" },
-  latency: { columns: [["p50", "half of them", "--first"], ["p99", "99 of 100", "--second"]], unit: " s" },
+  lag: { least: 1, columns: [["lag", "behind", "--first"]], unit: " s" },
+  rate: { least: 1, columns: [["rate", "writes", "--first"]], unit: "/s" },
+  latency: { least: 0.1, columns: [["p50", "half of them", "--first"], ["p99", "99 of 100", "--second"]], unit: " s" },
 };
 const drawn = new Map();
 
@@ -39,7 +39,7 @@ function drawCharts(place, history) {
     const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, font: "11px system-ui" };
     const plot = new uPlot({
       width, height: 110, legend: { show: false }, cursor: { show: false }, pxAlign: 1,
-      scales: { y: { range: (_, least, most) => [0, Math.max(most || 0, 0.001) * 1.1] } },
+      scales: { y: { range: (_, least, most) => [0, Math.max(most || 0, chart.least) * 1.1] } },
       axes: [{ ...axis, size: 22, space: 90, values: (_, ticks) => ticks.map((t) => new Date(t * 1000).toISOString().slice(11, 19)) }, { ...axis, size: 46, space: 30, values: (_, ticks) => ticks.map((t) => shown(t, chart.unit)) }],
       series: [{}, ...chart.columns.map(([, label, stroke]) => ({ label, stroke: color(stroke), width: 1.5, spanGaps: false, points: { show: true, size: 3 } }))],
     }, data, target);

@@ -20,6 +20,7 @@ function say(text) {
 
 function replacePart(name, html) {
   const place = document.querySelector(`[data-part="${CSS.escape(name)}"]`);
+  if (!place) location.reload();  // the service was started again, and has a follower that this page does not know
   if (!place || place.dataset.html === html) return;
   const focused = place.contains(document.activeElement) ? document.activeElement.id : "";
   place.dataset.html = html;

@@ -252,6 +252,15 @@ def test_it_outlives_the_source_and_kafka_and_says_so(serving: Serving, stack: S
     assert serving.job.running, serving.job.output()
 
 
+def test_a_file_that_has_changed_since_is_told(pipeline: Pipeline) -> None:
+    serving = Serving(pipeline)
+    assert serving.status()["warnings"] == []
+    pipeline.here.write()
+    said = "sync.yaml has changed since `driftless serve` was started: start it again to see what it says now"
+    until("it to be told", lambda: serving.status()["warnings"] == [said], 20)
+    assert serving.job.stop(20, signal.SIGTERM) == 0
+
+
 def test_it_ends_when_told_and_gives_its_port_back(pipeline: Pipeline) -> None:
     serving = Serving(pipeline)
     port = serving.url.rpartition(":")[2]

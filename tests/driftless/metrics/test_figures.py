@@ -17,20 +17,9 @@ from driftless.metrics import catalogue as m
 from driftless.metrics.catalogue import CATALOGUE, Metric
 from driftless.metrics.figures import Figure, LogTails, pipeline_figures
 from tests.driftless.config.test_config import load_text
+from tests.driftless.control.test_health import SYNC
 
 NOW = 1_000_000.0
-SYNC = """\
-name: shop
-source: {dsn: postgresql://localhost/shop, tables: {public.items: {}, public.parts: {}}}
-kafka: {bootstrap: "127.0.0.1:1"}
-connect: {url: "http://127.0.0.1:1"}
-views:
-  item: {root: public.items}
-  whole: {root: public.items, many: {parts: {table: public.parts, by: item_id}}}
-followers:
-  a: {view: item, redis: {url: "redis://127.0.0.1:1", key: "a:{id}"}}
-  b: {view: whole, redis: {url: "redis://127.0.0.1:1", key: "b:{id}"}}
-"""
 
 
 def counts() -> dict[str, object]:

@@ -53,6 +53,8 @@ class Actions:
         if follower not in self._config.followers:
             known = did_you_mean(follower, self._config.followers)
             raise ConfigError(f"there is no follower `{follower}`{known}", hint="name a follower of sync.yaml")
+        if not generations(self._collector.state, follower):
+            raise ConfigError(f"the follower `{follower}` has not been applied yet", hint="run `driftless apply` first")
         return self._verbs[verb](follower, generation)
 
     def verifying(self) -> str:

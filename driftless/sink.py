@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -38,7 +38,7 @@ class Applied:
     written: int = 0
     stale: int = 0
     rejected: tuple[Rejected, ...] = ()
-    retries: int = 0
+    retries: int = field(default=0, compare=False)
 
     def __add__(self, other: Applied) -> Applied:
         return Applied(

@@ -19,6 +19,7 @@ from driftless.config.models import KafkaConfig
 from driftless.control.lease import Lease
 from driftless.control.topic import Control
 from driftless.errors import SourceUnavailable
+from driftless.facts.generation import generations
 from driftless.kafka.client import Kafka
 from driftless.metrics.alerts import alerts
 from driftless.metrics.prometheus import rules
@@ -30,7 +31,7 @@ from tests.support.compare import OpenSearch, View
 from tests.support.machine import Job, until
 from tests.support.pipeline import Pipeline
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(300)]
 
 ITEM = View("item", "public.items")
 INDEX = {"mapping": {"dynamic": False, "properties": {"price": {"type": "integer"}}}}
@@ -107,10 +108,10 @@ class FakeRunner(threading.Thread):
         super().__init__(daemon=True)
         kafka = KafkaConfig(bootstrap=pipeline.endpoints.kafka)
         control = Control(Kafka(kafka), pipeline.name)
-        self._key = f"follower/{follower}/1"
+        self._control, self._follower = control, follower
         self._said: dict[str, Any] | None = None
         self._ended = threading.Event()
-        control.write({self._key: self.fact()})  # of the run before it
+        control.write(self._facts(self.fact()))  # of the run before it
         self._lease = Lease(control, follower)
         self.start()
 
@@ -119,18 +120,24 @@ class FakeRunner(threading.Thread):
         plain: dict[str, object] = {"view": "item", "state": "live", "live": True, "applied_lsn": "0/1", "trouble": ""}
         return plain | {"marker_time": None, "lag_records": 0, "still_seconds": 0.0, "quarantined": 0} | more
 
+    def _facts(self, said: dict[str, object] | None) -> dict[str, dict[str, object] | None]:
+        """It tells of the newest generation alone: `apply` has begun one where the table changed."""
+        known = generations(self._control.read(), self._follower)
+        facts: dict[str, dict[str, object] | None] = {f"follower/{self._follower}/{n}": None for n in known}
+        return facts | {f"follower/{self._follower}/{max(known)}": said}
+
     def tell(self, **more: object) -> None:
         self._said = self.fact(**more)
 
     def run(self) -> None:
         while not self._ended.wait(1.0):
             with suppress(SourceUnavailable):  # a test stops the broker
-                self._lease.write({} if self._said is None else {self._key: self._said})
+                self._lease.write({} if self._said is None else self._facts(self._said))
 
     def end(self) -> None:
         self._ended.set()
         self.join(20)
-        self._lease.release({self._key: None})
+        self._lease.release(self._facts(None))
 
 
 def run_followers(pipeline: Pipeline) -> Job:

@@ -118,7 +118,7 @@ class Item(LeasedWorkers[Any]):
 
     def __init__(self, shared: Shared, keeper: Keeper, turn: Callable[[State], Facts]) -> None:
         super().__init__(shared, keeper.lease.follower, keeper)
-        self.worker = Worker()
+        self.worker = Worker(Progress(self.name, "item", 1))
         self._does = turn
         self.taken = 0
 
@@ -129,9 +129,6 @@ class Item(LeasedWorkers[Any]):
     def _turn(self, state: State) -> Facts:
         self.taken += 1
         return self._does(state)
-
-    def _key(self, number: int) -> str:
-        return f"follower/{self.name}/{number}"
 
     def concerns(self, key: str) -> bool:
         return key.startswith(f"request/{self.name}")

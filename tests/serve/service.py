@@ -23,7 +23,7 @@ from serve.facts.collector import Collector, Snapshot
 from serve.facts.held import HeldCount
 from serve.facts.history import FollowerHistory
 from serve.http.access import AccessRules
-from serve.http.server import configured
+from serve.http.server import Listening, configured
 from serve.why import WhyReport
 from tests.driftless.config.test_config import load_text
 
@@ -130,12 +130,13 @@ def served(
     actions: KnownActions | None = None,
     why: WhyReport | None = None,
     port: int = 0,
+    place: Listening | None = None,
 ) -> Iterator[int]:
     """The port at which it answers, on 127.0.0.1."""
     given = cast("Collector", facts or KnownFacts()), access or AccessRules(TOKEN, open=True)
     service = Service(config(), *given, cast("Actions", actions or KnownActions()), why or WhyReport(Path("sync.yaml")))
     listening = socket.create_server(("127.0.0.1", port))
-    server = uvicorn.Server(configured(service.app()))
+    server = uvicorn.Server(configured(service.app(), place))
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     try:

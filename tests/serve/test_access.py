@@ -5,12 +5,17 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 
+from driftless.errors import ConfigError
 from serve.http.access import HEADERS, AccessRules
+from serve.http.server import Listening
 from tests.serve.service import FACTS, TOKEN, KnownFacts, served
+from tests.support.security.certificates import Certificates
 
 Answer = tuple[int, str, dict[str, str]]
 
@@ -43,6 +48,24 @@ def test_elsewhere_everything_that_says_something_needs_it() -> None:
             assert ask(port, path, authorization=f"Basic {TOKEN}")[0] == 401
             assert ask(port, path, **bearer(TOKEN))[0] == 200
             assert ask(port, f"{path}?token={TOKEN}")[0] == 401, "a token in an address ends in logs"
+
+
+def test_with_a_certificate_it_answers_by_tls_and_by_nothing_else(tmp_path: Path) -> None:
+    files = Certificates(tmp_path)
+    place = Listening("0.0.0.0", 0, files.broker, files.broker_key)  # noqa: S104
+    place.bound().close()
+    with served(AccessRules(TOKEN, open=False), place=place) as port:
+        url = f"https://127.0.0.1:{port}/status"
+        with urllib3.PoolManager(ca_certs=str(files.ca)) as trusting:
+            asked = trusting.request("GET", url, headers=dict(bearer(TOKEN)), retries=False)
+            assert asked.status == 200
+            assert asked.json()["pipeline"] == "shop"
+        with urllib3.PoolManager(ca_certs=str(files.other_ca)) as doubting, pytest.raises(urllib3.exceptions.SSLError):
+            doubting.request("GET", url, retries=False)
+        with pytest.raises((http.client.HTTPException, OSError)):
+            ask(port, "/status", **bearer(TOKEN))
+    with pytest.raises(ConfigError, match=r"--certificate .*broker\.pem"):
+        Listening("127.0.0.1", 0, files.broker, files.client_key).bound()
 
 
 def test_guessing_ends_soon_and_only_for_who_guesses() -> None:

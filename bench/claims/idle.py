@@ -21,7 +21,7 @@ from stack import Stack
 CORES_AIM, WAKE_AIM = "below 0.1", "as soon"
 SERVE_AIM, SERVE_MB = "below 0.01 cores", 80.0
 SERVE_SECONDS = 65.0
-"""So long at the least: what it does now and then, as to ask the source every half minute, is to be in it."""
+"""How long it is measured at the least: it asks the source every half minute, and that has to be part of it."""
 FOLLOWERS, JOINED = 30, 5
 """Followers, and how many of them follow a view of several tables."""
 ROWS = 100
@@ -61,7 +61,7 @@ def run(stack: Stack, scale: Scale, report: Report) -> list[Figure]:
                     p.wait_live(*followers, running=running, seconds=900)
                     measured.append(_measure(stack, p, dsn, running, seconds, scale.changes // 10))
                     if not named:
-                        report(f"`driftless serve` beside it, which nobody asks anything, for {seconds:.0f} s")
+                        report(f"`driftless serve` beside it, without requests, for {seconds:.0f} s")
                         served = _served(p, seconds)
                 report(", ".join(f"{part} {cores:.3f}" for part, cores in measured[-1].parts.items()) + " of a core")
     return [*_figures(*measured), *_serve_figures(served, measured[0], tables)]
@@ -97,7 +97,7 @@ def _served(p: Pipeline, seconds: float) -> _Served:
 
 
 def _serve_figures(served: _Served, run: _Idle, tables: int) -> list[Figure]:
-    what = f"serve that nobody asks, beside {FOLLOWERS} followers over {tables} tables"
+    what = f"serve without requests, beside {FOLLOWERS} followers over {tables} tables"
     return [
         Figure(f"{what}, to their run", served.cores, "cores", run.cores, served.cores / run.cores, SERVE_AIM),
         Figure(f"{what}, to its aim", served.megabytes, "MB", SERVE_MB, served.megabytes / SERVE_MB, "below 1"),

@@ -16,23 +16,20 @@ DASHBOARD = DOCS / "alerts" / "grafana-dashboard.json"
 
 _HEAD = """# Alerts
 
-Made by `make docs` from `driftless/metrics/alerts.py`; do not edit. The same list is three things: rules for
-Prometheus
+Made by `make docs` from `driftless/metrics/alerts.py`; do not edit. One list gives the rules for Prometheus
 ([prometheus-rules.yml](alerts/prometheus-rules.yml)), a dashboard for Grafana
-([grafana-dashboard.json](alerts/grafana-dashboard.json)), and, without either, messages to a webhook.
+([grafana-dashboard.json](alerts/grafana-dashboard.json)) and, without either, messages to a webhook.
 
-Nothing rings while all is well: a follower that is paused, or being built, is well. A test makes each rule of the
-table fire
-on the real chain, and end again.
+No alert fires while all is well; a follower that is paused, or being built, is well. A test makes each rule of the
+table fire on the real chain, and end again.
 
 | alert | after | what it says | what to do |
 |---|---|---|---|
 """
 
 _TAIL = """
-Those above the bounds of [metrics.md](metrics.md) alone are judged by `driftless serve` from `driftless_problem`,
-which is what
-`driftless status` says. Change the bounds in your copy of the rules as you need them.
+Most rules follow `driftless_problem`, which is what `driftless status` reports. The others compare one figure of
+[metrics.md](metrics.md) with a bound: change it in your copy of the rules as you need.
 
 ## With Prometheus and Grafana
 
@@ -41,9 +38,8 @@ which is what
 rule_files: [prometheus-rules.yml]
 ```
 
-The rules expect that a `driftless serve` is scraped ([serve.md](serve.md#prometheus)); `DriftlessServeIsAway` says
-when none
-is. Import the dashboard into Grafana and choose the Prometheus and the pipeline at its top.
+The rules expect Prometheus to scrape a `driftless serve` ([serve.md](serve.md#prometheus)); `DriftlessServeIsAway`
+fires when it scrapes none. Import the dashboard into Grafana and choose the Prometheus and the pipeline at its top.
 
 ## With a webhook
 
@@ -75,18 +71,16 @@ alerts:
 }
 ```
 
-`state` is `firing` or `resolved`, and `id` the same of both. `text` is what chats show that take `{"text": ...}`,
-such as Slack and
-Mattermost.
+`state` is `firing` or `resolved`, and `id` is the same in both messages. `text` is for chats that take
+`{"text": ...}`, such as Slack and Mattermost.
 
-- A message that is not answered with 2xx within 10 seconds is tried again, after 1 second at first, after 5 minutes
-  at last, until it is
-  taken. An alert that is over before its message was taken is told once, as `resolved`.
-- Nothing is told twice: what was told is kept in the control topic, so a `serve` that is started again goes on from
-  there.
-- Of several `serve` of a pipeline one sends. When it ends another takes over, at once where it was stopped, else
-  within 70 seconds.
-- While Kafka or the source does not answer nothing else is said to be over.
+- If the webhook does not answer with 2xx within 10 seconds, `serve` sends the message again: after 1 second at first,
+  every 5 minutes at last. If an alert ends before the webhook has accepted its message, `serve` sends one message, with
+  the state `resolved`.
+- `serve` keeps what it has sent in the control topic, so it sends no message twice, also after a restart.
+- If several `serve` of a pipeline run, one of them sends. When that one ends, another takes over: at once after a clean
+  stop, within 70 seconds otherwise.
+- While Kafka or the source does not answer, `serve` reports no other alert as resolved.
 """
 
 

@@ -1,4 +1,4 @@
-"""What is asked for where a follower, or a stream, is to be built again."""
+"""What `rebuild` asks for, of a follower or of a stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from driftless.facts.streams import newest_stream_build
 
 
 def wanted_generation(config: Config, state: State, follower: str, *, auto_promote: bool) -> Generation:
-    """What is asked for. Whoever runs the follower begins it, or finds that it is being built already."""
+    """The generation to ask for. The run of the follower begins it, or reports the one that it builds already."""
     table = followed_table(config, follower, state)
     if table is None:
         raise ConfigError(f"what `{follower}` follows has not been applied yet", hint="run `driftless apply` first")

@@ -1,4 +1,4 @@
-"""What a run counts of its work, in memory, and as the control topic holds it for whoever asks from elsewhere."""
+"""What a run counts of its work: in memory, and in the control topic, where other machines read it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 BOUNDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 """Seconds: upper bounds of the parts of a histogram. What took longer is in one more part."""
 _REASONS = 16
-"""Different reasons that are counted by themselves; each is a series of whoever scrapes."""
+"""How many reasons are counted separately: each is a time series in Prometheus."""
 _REASON_CHARACTERS = 60
 OTHER = "other"
 

@@ -1,6 +1,6 @@
 """Every figure that there is, with its meaning: the one list behind /metrics, the alerts, the dashboard and the docs.
 
-Names follow Prometheus' conventions: base units, `_total` of what only rises while a run goes on.
+Names follow Prometheus' conventions: base units, and `_total` for counters, which only rise during a run.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ FOLLOWER_PROOF_AGE = _gauge("follower_proof_age_seconds", "Since the last `verif
 
 _G = ("follower", "generation")
 WRITTEN = _counter("follower_written_documents", "Writes that the store took since the run began.", *_G)
-STALE = _counter("follower_stale_documents", "Writes of which it had that version, or a newer one.", *_G)
-REFUSED = _counter("follower_refused_documents", "Writes that it can never take, by its reason.", *_G, "reason")
+STALE = _counter("follower_stale_documents", "Writes that the store skipped: it had that version or a newer one.", *_G)
+REFUSED = _counter("follower_refused_documents", "Writes that the store refused for good, by reason.", *_G, "reason")
 RETRIES = _counter("follower_retries", "How often a request was given again, or a server waited for.", *_G)
 RECORDS = _counter("follower_read_records", "Records of the log that were read and applied.", *_G)
 SLICES = _counter("follower_slices", "Slices of the log that were applied.", *_G)

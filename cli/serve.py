@@ -64,7 +64,7 @@ def serve(
     config = load(file)
     place = Listening(host, port, certificate, key)
     listening = place.bound()
-    control_of(config).read()
+    control_of(config).require()
     names = {host, "localhost", "127.0.0.1", "::1"} if loopback else set()
     become(Settings(config, file.absolute(), AccessRules(token, loopback, frozenset(names)), place), listening)
 

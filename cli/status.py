@@ -77,15 +77,14 @@ def _watch_on_screen(config: Config, control: Control, facts: dict[str, Any]) ->
     from rich.live import Live
 
     from serve.facts.collector import Collector
-    from serve.facts.history import FollowerHistory
 
-    collector, history = Collector(config, control), FollowerHistory()
+    collector = Collector(config, control, step=1.0)
+    history = collector.history
     collector.start()
     with Live(shown(facts, out.width), console=out, auto_refresh=False) as live:
         while True:
             time.sleep(1)
             snapshot = collector.look()
-            history.take(snapshot.at, snapshot.state, snapshot.facts)
             if collector.ready.is_set():
                 trends = {name: Trend(history.rate(name), history.lags(name, TREND)) for name in config.followers}
                 live.update(shown(snapshot.facts, out.width, trends), refresh=True)

@@ -20,7 +20,7 @@ from cli.run import spark_jars
 from driftless import exact
 from driftless.config.models import Config
 from driftless.errors import ConfigError, SinkUnavailable, SourceUnavailable, SyncError
-from driftless.facts.generation import Generation, generations
+from driftless.facts.generation import Generation, generations, readers_generation
 from driftless.facts.state import State
 from driftless.pipeline import chosen, control_of, load
 
@@ -296,15 +296,15 @@ def _done(group: Group, kept: ResumableRun) -> bool:
 
 def _generation(state: State, follower: str, number: int | None) -> Generation:
     """The one that is named, else the one that readers see."""
-    known = generations(state, follower)
-    if not known:
+    seen = readers_generation(state, follower)
+    if seen is None:
         raise ConfigError(f"the follower `{follower}` has not been applied yet", hint="run `driftless apply` first")
-    if number is not None:
-        if number not in known:
-            raise no_generation(follower, number, known)
-        return known[number]
-    live = [n for n in known if (state.get(f"follower/{follower}/{n}") or {}).get("live")]
-    return known[live[0] if live else max(known)]
+    if number is None:
+        return seen
+    known = generations(state, follower)
+    if number not in known:
+        raise no_generation(follower, number, known)
+    return known[number]
 
 
 @app.command()

@@ -96,7 +96,7 @@ class Service:
             return refusal
         parts = None if refusal else await run_in_threadpool(self._page.parts, await self._look())
         has_token = self._access.token is not None
-        text = await run_in_threadpool(self._page.whole, parts, open_=self._access.open, has_token=has_token)
+        text = await run_in_threadpool(self._page.whole, parts, has_token=has_token)
         return HTMLResponse(text)
 
     async def _history(self, request: Request) -> Response:

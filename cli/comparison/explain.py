@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,27 +14,24 @@ import pyarrow.compute
 from connectors.pipeline.token import emit_marker
 from connectors.postgres.client import Postgres
 from connectors.postgres.source_snapshot import document as source_document
-from driftless import exact, names
+from driftless import exact
 from driftless.config.models import Config
 from driftless.control.quarantine import QuarantineLog
 from driftless.control.topic import Control
 from driftless.control.wait import Positions
-from driftless.errors import ConfigError, SyncError
-from driftless.facts.column_history import known_since
+from driftless.errors import ConfigError, SinkError, SyncError
 from driftless.facts.epochs import FollowedTable
-from driftless.facts.generation import Generation, generations
+from driftless.facts.generation import Generation, readers_generation
 from driftless.facts.state import State
 from driftless.lsn import format_lsn
 from driftless.verify.canonical import canonical
 from driftless.version import split_version
 from driftless.views.sql import select
-from driftless.views.tree import Node, View
-from jobs.decode.arrow_documents import plain_documents
-from jobs.follow.job_spec import make_job
+from driftless.views.tree import View, one_table
+from jobs.follow.job_spec import arrow_documents, make_job
 from jobs.spark.arrow import ArrowRows
 from jobs.spark.public import ClientConsumer
 from jobs.spark.source import LogSource, kafka_options
-from sinks import open_sink
 
 pc: Any = pyarrow.compute
 LOOKS = 4
@@ -46,7 +44,7 @@ class Stage:
     """What one stage holds of the key. `document`: JSON text, None where it has none. `version`: of what it holds.
 
     `where`: its place in words. `known`: it could be read. `compared`: it has to be as the stage before it. `note`: why
-    not, or what else is to be said.
+    not, or what else is to be said. `of_follower`: what readers of a follower see; each is compared with the log.
     """
 
     name: str
@@ -56,6 +54,7 @@ class Stage:
     known: bool = True
     compared: bool = True
     note: str = ""
+    of_follower: bool = False
 
     def same(self, other: Stage) -> bool:
         """Whether it holds the same document, by exact value."""
@@ -81,8 +80,8 @@ class Explanation:
     def first_different(self) -> tuple[Stage, Stage] | None:
         """The first stage that does not hold what the one before it holds, and that one."""
         chain = [stage for stage in self.stages if stage.known and stage.compared]
-        followers = [stage for stage in chain if stage.name.startswith("follower ")]
-        above = [stage for stage in chain if not stage.name.startswith("follower ")]
+        followers = [stage for stage in chain if stage.of_follower]
+        above = [stage for stage in chain if not stage.of_follower]
         for before, after in pairwise(above):
             if not after.same(before):
                 return before, after
@@ -151,6 +150,8 @@ def explain(config: Config, control: Control, follower: str, key: str) -> Explan
     Stages are looked at one after another. So where they differ they are looked at again, until twice they are the same
     or a document that changes all the time has been looked at often enough.
     """
+    if readers_generation(control.read(), follower) is None:
+        raise ConfigError(f"the follower `{follower}` has not been applied yet", hint="run `driftless apply` first")
     before = _looked(config, control, follower, key)
     for _ in range(LOOKS):
         if before.first_different is None:
@@ -164,33 +165,22 @@ def explain(config: Config, control: Control, follower: str, key: str) -> Explan
 
 
 def _looked(config: Config, control: Control, follower: str, key: str) -> Explanation:
-    state = control.read()
-    view = config.followers[follower].view
-    readers = {name: _live(state, name) for name, entry in config.followers.items() if entry.view == view}
-    if readers[follower] is None:
-        raise ConfigError(f"the follower `{follower}` has not been applied yet", hint="run `driftless apply` first")
     found = Explanation(follower, key, 0)
     with Postgres(config.source.dsn) as source, Positions(control) as positions:
         found.lsn = source.lsn()
         found.late = positions.wait(
             [follower], found.lsn, WAIT_SECONDS, lambda: emit_marker(source, config.name), start=WAIT_SECONDS
         )
-    state = control.read()
-    generation = readers[follower]
-    assert generation is not None
+    state, view = control.read(), config.followers[follower].view
+    generation = readers_generation(state, follower)
+    if generation is None:
+        raise SinkError(f"{follower} was removed", hint="`driftless apply` makes it again")
     found.stages += _source_stages(config, state, generation, key)
     found.stages += _log_stages(config, control, state, follower, generation, key)
-    for name, read in readers.items():
-        if read is not None:
-            found.stages.append(_follower_stage(config, control, state, name, read, key))
+    for name, entry in config.followers.items():
+        if entry.view == view and (seen := readers_generation(state, name)) is not None:
+            found.stages.append(_follower_stage(config, control, state, name, seen, key))
     return found
-
-
-def _live(state: State, follower: str) -> Generation | None:
-    """The generation that readers see, else the newest."""
-    known = generations(state, follower)
-    live = [n for n in known if (state.get(f"follower/{follower}/{n}") or {}).get("live")]
-    return known[live[0] if live else max(known)] if known else None
 
 
 def _tree(state: State, generation: Generation) -> View | None:
@@ -198,11 +188,9 @@ def _tree(state: State, generation: Generation) -> View | None:
     if generation.stream:
         return None
     build = generation.followed.build(state)
-    if build is not None:
-        return None if build.view.stream else build.view
-    table = generation.table
-    root = Node("", "root", table.full_name, generation.fields)
-    return View(generation.view, root, {table.full_name: table}, generation.where)
+    if build is None:
+        return one_table(generation.view, generation.table, generation.fields, generation.where)
+    return None if build.view.stream else build.view
 
 
 def _source_stages(config: Config, state: State, generation: Generation, key: str) -> Iterator[Stage]:
@@ -224,14 +212,7 @@ def _log_stages(
     # By another unique key the log does not find the row.
     if build is not None and table is not None and not build.view.stream and table.key == generation.table.key:
         log = FollowedTable(table.full_name, build.epochs[table.full_name]).topic(state)
-        since = known_since(state, table.full_name, log.newest.number)
-        rows = plain_documents(
-            table,
-            {column.name: column.name for column in table.columns},
-            log,
-            unavailable=names.unavailable(config.name),
-            since={column.name: since[column.name] for column in table.columns if column.name in since},
-        )
+        rows = arrow_documents(config, state, table, {column.name: column.name for column in table.columns}, log)
         source = LogSource(log.topic, kafka_options(control.kafka, "why"), (), (), rows, control.kafka)
         note = "the root's row alone, with the columns that the view reads"
         yield _newest(source, log.floor, "table-log", key, note=note, compared=False)
@@ -240,9 +221,8 @@ def _log_stages(
         return
     source, note = job.source, ""
     if generation.where is not None:
-        table = generation.table
-        rows = plain_documents(table, generation.fields, job.log, unavailable=names.unavailable(config.name))
-        source = LogSource(job.log.topic, job.source.options, (), (), rows, control.kafka)
+        rows = arrow_documents(config, state, generation.table, generation.fields, job.log)
+        source = replace(source, arrow=rows)
         note = f"the view shows rows where {generation.where}"
     yield _newest(source, job.log.floor, "table-log", key, note=note, compared=generation.where is None)
 
@@ -290,15 +270,11 @@ def _follower_stage(
     held = QuarantineLog(control.kafka, config.name).read(follower, generation.number)
     note = next((f"quarantined: {one.reason}" for one in held if one.key == key), "")
     try:
-        spec = make_job(config, follower, generation, state, control.kafka).spec
-        sink = open_sink(spec.kind, dict(spec.config), spec.context)
-        try:
+        with closing(make_job(config, follower, generation, state, control.kafka).spec.open()) as sink:
             rows: Sequence[dict[str, Any]] = sink.read(generation.number, [key]).to_pylist()
-        finally:
-            sink.close()
     except SyncError as exc:
-        return Stage(name, generation.kind, known=False, note=str(exc))
+        return Stage(name, generation.kind, known=False, note=str(exc), of_follower=True)
     where = f"{generation.kind}, generation {generation.number}"
     if not rows:
-        return Stage(name, where, note=note)
-    return Stage(name, where, rows[0]["version"], rows[0]["document"], note=note)
+        return Stage(name, where, note=note, of_follower=True)
+    return Stage(name, where, rows[0]["version"], rows[0]["document"], note=note, of_follower=True)

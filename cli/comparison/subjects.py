@@ -23,7 +23,7 @@ from driftless.types import refusal
 from driftless.verify.builders import Builders
 from driftless.verify.subject import Source, Subject, Target
 from driftless.views.sql import select, with_keys
-from driftless.views.tree import Node, View
+from driftless.views.tree import View, one_table
 from jobs.decode.document_rows import DocumentRows
 from jobs.decode.documents import documents_sql, writes_sql
 from jobs.follow.apply import SinkSpec
@@ -131,7 +131,7 @@ class Subjects:
             assert stream is not None
             return Group(self._of_stream(stream))
         build = followed.build(self._state)
-        view = build.view if build else _one_table(generation.view, table, generation.fields, generation.where)
+        view = build.view if build else one_table(generation.view, table, generation.fields, generation.where)
         subject = Subject(
             generation.view,
             "view-log" if build else "table-log",
@@ -168,7 +168,7 @@ class Subjects:
         options = kafka_options(self._control.kafka, "verify")
         source = LogSource(log.topic, options, tuple(parse), tuple(shape), kafka=self._control.kafka)
         history = DocumentHistory(self._spark, source)
-        view = _one_table(name, table, fields, None)
+        view = one_table(name, table, fields)
         subject = Subject(
             name,
             "table-log",
@@ -206,7 +206,3 @@ class Subjects:
     def _quarantined(self, name: str, number: int) -> Callable[[], frozenset[str]]:
         """Asks for the keys in quarantine, of a generation of a follower or of a build of a view."""
         return lambda: frozenset(entry.key for entry in self._quarantine.read(name, number))
-
-
-def _one_table(name: str, table: Table, fields: dict[str, str], where: str | None) -> View:
-    return View(name, Node("", "root", table.full_name, fields), {table.full_name: table}, where)

@@ -248,7 +248,8 @@ def _log(config: Config, context: PlanContext, *, resnapshot: bool) -> Iterator[
         yield Finding(said, fatal=False)
     for table, reason in CatalogueLook.of(config, context.source).changes(state):
         yield Finding(f"{table} changed: {reason}; see `driftless plan`", planned=True)
-    held = connector_trouble(config.name, context.connect, context.source, context.kafka)
+    told = context.connect.state(names.connector(config.name))
+    held = connector_trouble(config.name, told, context.source, context.kafka)
     if held is not None:
         yield Finding(str(held), planned=True)
     for trouble in troubles(config, context.source, context.connect, state):

@@ -69,9 +69,11 @@ class Trouble:
         return {RENEWAL: {"what": self.what, "history": self.history}}
 
 
-def connector_trouble(pipeline: str, connect: Connect, source: Postgres, kafka: Kafka) -> Trouble | None:
-    """Why nothing brings changes into the log, though all else may be well; None where something does."""
-    state, cause = connect.state(names.connector(pipeline))
+def connector_trouble(pipeline: str, told: tuple[str, str], source: Postgres, kafka: Kafka) -> Trouble | None:
+    """Why nothing brings changes into the log, though all else may be well; None where something does. `told`: the
+    state of the connector and its cause, as Connect says.
+    """
+    state, cause = told
     if state == "FAILED":
         return Trouble(f"the connector has failed: {cause}", STARTS, renewal=False)
     if state == "MISSING":

@@ -199,6 +199,10 @@ def _built(name: str, state: State, now: float) -> dict[str, Any]:
     }
 
 
+LEFT_OUT = ("late", "too_late", "invalid", "changed", "deleted", "dropped", "skipped")
+"""Why a stream leaves events out, as `status` names it."""
+
+
 def _stream(name: str, state: State, now: float) -> dict[str, Any]:
     """A stream, by its newest build. `closed_to`, in seconds since 1970: windows that end by then are published.
     `approximate`: columns that are not exact, with the standard error as a share of the number.
@@ -209,8 +213,7 @@ def _stream(name: str, state: State, now: float) -> dict[str, Any]:
     if said != "failed" and not is_running(state, stream_lease(name), now):
         said = "stopped"
     trouble = str(fact.get("trouble") or "") or None
-    left_out = ("late", "too_late", "invalid", "changed", "deleted", "dropped", "skipped")
-    counts = (*left_out, "corrected", "state_rows", "state_bytes")
+    counts = (*LEFT_OUT, "corrected", "state_rows", "state_bytes")
     return {
         "name": name,
         "state": said,

@@ -43,15 +43,19 @@ class Control:
 
     def read(self) -> State:
         """Everything that holds now. Raises SourceError for a pipeline that was never applied."""
+        self.require()
+        facts: dict[str, Fact] = {}
+        for message in self.kafka.read_to_end(self.topic):
+            absorb(facts, message)
+        return State(facts)
+
+    def require(self) -> None:
+        """Raise SourceError for a pipeline that was never applied."""
         if not self.exists():
             hint = "run `driftless apply` first, or check `name` and `kafka.bootstrap`"
             raise SourceError(
                 f"the pipeline `{self.pipeline}` is not known to this Kafka: no topic {self.topic}", hint=hint
             )
-        facts: dict[str, Fact] = {}
-        for message in self.kafka.read_to_end(self.topic):
-            absorb(facts, message)
-        return State(facts)
 
     def write(self, facts: Mapping[str, dict[str, object] | None]) -> float:
         """Write facts (None forgets one); returns the broker's time. Durable when it returns. For any thread."""

@@ -149,6 +149,13 @@ def newest(state: State, follower: str) -> Generation | None:
     return known[max(known)] if known else None
 
 
+def readers_generation(state: State, follower: str) -> Generation | None:
+    """The one that readers see, else the one that was begun last; None where there is none."""
+    known = generations(state, follower)
+    live = [n for n in known if (state.get(f"follower/{follower}/{n}") or {}).get("live")]
+    return known[live[0] if live else max(known)] if known else None
+
+
 def label(follower: str, number: int) -> str:
     """What to call a generation before an operator."""
     return follower if number == 1 else f"{follower} (generation {number})"

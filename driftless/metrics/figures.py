@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driftless.control.request import is_running
+from driftless.control.status import LEFT_OUT
 from driftless.facts.builds import newest_number, progress_key, standings
 from driftless.facts.counts import cumulative
 from driftless.facts.epochs import registered_log
@@ -65,7 +66,7 @@ def pipeline_figures(
         yield from _stream(state, stream, now)
     for follower in facts["followers"]:
         yield from _follower(state, follower, now)
-    yield from work_figures(_current(state, facts))
+    yield from work_figures(current_work(state, facts))
     yield from _leases(state, now)
 
 
@@ -82,7 +83,7 @@ def work_figures(facts: Mapping[str, Facts]) -> Iterator[Figure]:
             yield from _known(m.STREAM_PUBLISHED, fact.get("published"), name[0])
 
 
-def _current(state: State, facts: Facts) -> dict[str, Facts]:
+def current_work(state: State, facts: Facts) -> dict[str, Facts]:
     """Where workers stand: every generation of a follower, and the newest build of a view and of a stream."""
     found: dict[str, Facts] = {f"follower/{name}": fact.value for name, fact in state.by_prefix("follower").items()}
     for view in facts["views"]:
@@ -150,7 +151,7 @@ def _stream(state: State, stream: Facts, now: float) -> Iterator[Figure]:
     yield from _known(m.STREAM_LAG_SECONDS, stream_lag_seconds(state, name, now), name)
     yield from _known(m.STREAM_LAG, stream["lag_records"], name)
     yield from _known(m.STREAM_CLOSED, stream["closed_to"], name)
-    for why in ("late", "too_late", "invalid", "changed", "deleted", "dropped", "skipped"):
+    for why in LEFT_OUT:
         yield Figure(m.STREAM_EVENTS, (name, why), stream[why])
     yield Figure(m.STREAM_CORRECTED, (name,), stream["corrected"])
     yield Figure(m.STREAM_ROWS, (name,), stream["state_rows"])

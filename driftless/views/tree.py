@@ -267,3 +267,8 @@ def read_columns(root: Node, where: str | None, keys: Mapping[str, tuple[str, ..
     for table, columns in used.items():
         columns.update(keys[table])  # without which a record's key cannot be read
     return used
+
+
+def one_table(name: str, table: Table, fields: dict[str, str], where: str | None = None) -> View:
+    """A view of one table alone. `fields`: name in the document -> column."""
+    return View(name, Node("", "root", table.full_name, fields), {table.full_name: table}, where)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driftless import names
@@ -14,6 +15,7 @@ from driftless.facts.generation import Generation
 from driftless.facts.state import State, history
 from driftless.kafka.client import Kafka, Offsets
 from driftless.sink import SinkContext
+from driftless.table import Table
 from driftless.where.clause import parse as parse_where
 from jobs.decode.arrow_documents import plain_documents
 from jobs.decode.document_rows import DocumentRows
@@ -122,13 +124,24 @@ def _table_source(
     """Documents of the rows in a table's log."""
     table, fields = generation.table, generation.fields
     keep = None if generation.where is None else log_filter(parse_where(generation.where), table)
-    since = known_since(state, table.full_name, log.newest.number)
-    since = {column.name: since[column.name] for column in table.columns if column.name in since}
-    unavailable = names.unavailable(config.name)
-    steps = writes_sql(table, fields, log, keep, unavailable=unavailable, since=since)
+    since = _since(state, table, log)
+    steps = writes_sql(table, fields, log, keep, unavailable=names.unavailable(config.name), since=since)
     # No Arrow evaluates a `where`.
-    arrow = None if keep else plain_documents(table, fields, log, unavailable=unavailable, since=since)
+    arrow = None if keep else arrow_documents(config, state, table, fields, log)
     return _source(kafka, follower, log, steps, arrow)
+
+
+def arrow_documents(
+    config: Config, state: State, table: Table, fields: Mapping[str, str], log: TopicLog
+) -> ArrowRows | None:
+    """Documents of a table's log without Spark and without a `where`; None where only Spark decodes a column."""
+    since = _since(state, table, log)
+    return plain_documents(table, fields, log, unavailable=names.unavailable(config.name), since=since)
+
+
+def _since(state: State, table: Table, log: TopicLog) -> dict[str, int]:
+    known = known_since(state, table.full_name, log.newest.number)
+    return {column.name: known[column.name] for column in table.columns if column.name in known}
 
 
 def _source(

@@ -59,8 +59,8 @@ class Firing:
 
 
 class AlertSender(threading.Thread):
-    """Judges the alerts, and tells the webhook. What was told is kept in the control topic: a `serve` that is started
-    again tells nothing twice, and tells what is over by then.
+    """Judges the alerts, and sends messages to the webhook. It keeps what it has sent in the control topic: after a
+    restart `serve` sends nothing twice, and reports the alerts that have ended meanwhile.
     """
 
     def __init__(

@@ -77,9 +77,10 @@ class Collector:
         control: Control,
         file: Path | None = None,
         *,
+        step: float = STEP_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`file`: the sync.yaml, of which it is told when it changes.
+        """`file`: the sync.yaml, of which it is told when it changes. `step`: seconds between points of the history.
 
         Raises SourceError for a pipeline that was never applied, SourceUnavailable where Kafka is away.
         """
@@ -101,6 +102,7 @@ class Collector:
         self.quarantine: list[HeldCount] | None = None
         """What is held back; None where it could not be read yet."""
         self.history = FollowerHistory()
+        self._step = step
         self._history_at = 0.0
         self._looked_at = -math.inf
         self._ended = threading.Event()
@@ -178,7 +180,7 @@ class Collector:
                     _log.info("the control topic cannot be read: %s", exc)
                     self._ended.wait(_AGAIN_SECONDS)
                 if self._clock() >= self._history_at:
-                    self._history_at = self._clock() + STEP_SECONDS
+                    self._history_at = self._clock() + self._step
                     snapshot = self.snapshot()
                     self.history.take(snapshot.at, snapshot.state, snapshot.facts)
 
@@ -186,9 +188,6 @@ class Collector:
         while not self._ended.is_set():
             try:
                 self._look_around()
-            except (SyncError, KafkaException) as exc:
-                _log.info("the source cannot be looked at: %s", exc)
-                self._kafka_up = not isinstance(exc, KafkaException)
             except Exception as exc:  # noqa: BLE001 - or the page would show one moment for ever
                 where = "".join(traceback.format_tb(exc.__traceback__))
                 _log.error("the source cannot be looked at: %s (please report it)\n%s", type(exc).__name__, where)
@@ -203,11 +202,10 @@ class Collector:
         try:
             self._tails = log_tails(kafka, state, time.time() + self._ahead.seconds)
             self._read_quarantine()
-            self._kafka_up = True
+            found, self._kafka_up = source_status(self._config, kafka, state), True
         except (SyncError, KafkaException) as exc:
             _log.info("Kafka cannot be reached: %s", exc)
-            self._kafka_up = False
-        found = source_status(self._config, kafka, state) if self._kafka_up else replace(self._source, time=None)
+            found, self._kafka_up = replace(self._source, time=None), False
         self._source, self._source_at = found, time.time()
         self._slot_rate.take(self._clock(), found.slot_left_bytes)
 

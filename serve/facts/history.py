@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 import threading
-from array import array
 from bisect import bisect_left
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
-from driftless.facts.builds import newest_number, standings
 from driftless.facts.counts import BOUNDS, cumulative
 from driftless.facts.state import State
-from driftless.facts.streams import newest_stream_number, stream_progress_key
+from driftless.metrics.figures import current_work
 
 STEP_SECONDS = 5.0
 """How often a point is taken."""
@@ -41,7 +40,7 @@ class _Series:
 
 @dataclass(frozen=True)
 class _Counted:
-    """What a follower's generations had counted at a moment, together."""
+    """What generations, or shards, had counted at a moment, together. `parts`: of the histogram, cumulative."""
 
     at: float
     written: float
@@ -55,32 +54,28 @@ class FollowerHistory:
         self._lock = threading.Lock()
         self._series: dict[str, _Series] = {}
         self._before: dict[str, _Counted] = {}
-        self._published_rates: dict[str, float] = {}
+        self._rates: dict[str, float] = {}
 
     def take(self, at: float, state: State, facts: Mapping[str, Any]) -> None:
         """A point of each follower, from the JSON of `status`; and what views and streams have published since."""
+        lags = {follower["name"]: follower for follower in facts["followers"]}
         with self._lock:
-            for name, published in _published(state, facts):
-                counted = _Counted(at, published, ())
-                self._published_rates[name] = _rate(self._before.get(name), counted)
-                self._before[name] = counted
-            for follower in facts["followers"]:
-                name = follower["name"]
-                now = _counted(at, state, name)
+            for name, now in _counted(at, current_work(state, facts)).items():
                 before, self._before[name] = self._before.get(name), now
-                self._series.setdefault(name, _Series()).add(
-                    at,
-                    lag=_number(follower["lag_seconds"]),
-                    records=_number(follower["lag_records"]),
-                    rate=_rate(before, now),
-                    **{f"p{q * 100:.0f}": _quantile(q, before, now) for q in _QUANTILES},
-                )
+                self._rates[name] = _rate(before, now)
+                if name in lags:
+                    self._series.setdefault(name, _Series()).add(
+                        at,
+                        lag=_number(lags[name]["lag_seconds"]),
+                        records=_number(lags[name]["lag_records"]),
+                        rate=self._rates[name],
+                        **{f"p{q * 100:.0f}": _quantile(q, before, now) for q in _QUANTILES},
+                    )
 
     def rate(self, name: str) -> float | None:
         """Writes a second at the last step, of a follower, or of `view NAME` and `stream NAME`; None for unknown."""
         with self._lock:
-            rates = self._series.get(name, _Series()).columns.get("rate")
-            rate = rates[-1] if rates else self._published_rates.get(name, NONE)
+            rate = self._rates.get(name, NONE)
             return None if math.isnan(rate) else rate
 
     def lags(self, follower: str, count: int) -> list[float]:
@@ -96,24 +91,19 @@ class FollowerHistory:
             return times | {name: [_or_none(value) for value in values] for name, values in series.columns.items()}
 
 
-def _counted(at: float, state: State, follower: str) -> _Counted:
-    written, parts = 0.0, array("q")
-    for fact in state.by_prefix(f"follower/{follower}").values():
-        counts: Any = fact.value.get("counts") or {}
-        written += counts.get("written", 0)
-        found = [count for _, count in cumulative(counts["readable"])] if counts.get("readable") else []
-        parts = array("q", found) if not parts else array("q", map(sum, zip(parts, found, strict=False)))
-    return _Counted(at, written, tuple(parts))
-
-
-def _published(state: State, facts: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    for view in facts["views"]:
-        shards = standings(state, view["name"], newest_number(state, view["name"]))
-        yield f"view {view['name']}", float(sum(fact.get("published") or 0 for fact in shards))
-    for stream in facts["streams"]:
-        fact = state.get(stream_progress_key(stream["name"], newest_stream_number(state, stream["name"]))) or {}
-        published: Any = fact.get("published") or 0
-        yield f"stream {stream['name']}", float(published)
+def _counted(at: float, work: Mapping[str, Mapping[str, Any]]) -> dict[str, _Counted]:
+    """Of each follower over all of its generations, of each `view NAME` and `stream NAME` over all of its shards."""
+    written, parts = Counter[str](), dict[str, list[int]]()
+    for key, fact in work.items():
+        kind, name, *_ = key.split("/")
+        if kind == "follower":
+            counts = fact.get("counts") or {}
+            written[name] += counts.get("written", 0)
+            found = [count for _, count in cumulative(counts["readable"])] if counts.get("readable") else []
+            parts[name] = [sum(both) for both in zip_longest(parts.get(name, []), found, fillvalue=0)]
+        else:
+            written[f"{'view' if kind == 'build' else 'stream'} {name}"] += fact.get("published") or 0
+    return {name: _Counted(at, float(total), tuple(parts.get(name, ()))) for name, total in written.items()}
 
 
 def _rate(before: _Counted | None, now: _Counted) -> float:

@@ -79,15 +79,15 @@ def _problems(config: Config, kafka: Kafka, postgres: Postgres, state: State) ->
         what = "this pipeline was never applied to the end"
         return None, [*found, Problem(Kind.NOT_APPLIED, "source", what, "run `driftless apply`")]
     try:
-        said, _ = connect.state(names.connector(config.name))
-        held = connector_trouble(config.name, connect, postgres, kafka)
+        told = connect.state(names.connector(config.name))
+        held = connector_trouble(config.name, told, postgres, kafka)
     except SyncError as exc:
         away = isinstance(exc, SourceUnavailable)
         kind = Kind.CONNECT_UNREACHABLE if away else Kind.CONNECTOR_TROUBLE
         return None, [*found, Problem(kind, "Kafka Connect", str(exc), exc.hint or CHECK, unreachable=away)]
     if held is not None:
         found.append(Problem(Kind.CONNECTOR_TROUBLE, "connector", held.what, held.hint))
-    return said, found
+    return told[0], found
 
 
 def _log_problems(

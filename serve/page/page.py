@@ -17,7 +17,7 @@ from driftless.config.models import Config
 from driftless.control.health import clock
 from driftless.facts.generation import Generation, generations
 from serve.facts.collector import Collector, Snapshot
-from serve.page.pipeline_map import duration, pipeline_map
+from serve.page.pipeline_map import duration, is_well, pipeline_map, troubled
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -56,13 +56,13 @@ class Page:
         made.filters |= {"code": _code, "json": json.dumps}
         return made
 
-    def whole(self, parts: Mapping[str, str] | None, *, open_: bool, has_token: bool) -> str:
-        """The page. `parts`: None where reading needs the token: then it has nothing of the pipeline but names."""
+    def whole(self, parts: Mapping[str, str] | None, *, has_token: bool) -> str:
+        """The page. `parts`: None where reading needs the token: then it has nothing of the pipeline."""
         shown = {name: Markup(html) for name, html in (parts or dict.fromkeys(self.names, "")).items()}  # noqa: S704
         allowed = parts is not None
         names = list(self._config.followers) if allowed else []
         pipeline = self._config.name if allowed else "driftless"
-        more = {"open": open_, "has_token": has_token, "allowed": allowed}
+        more = {"has_token": has_token, "allowed": allowed}
         return self._render("page.html", pipeline=pipeline, followers=names, parts=shown, **more)
 
     @property
@@ -93,7 +93,6 @@ class Page:
 
     def _follower(self, snapshot: Snapshot, follower: Mapping[str, Any]) -> dict[str, Any]:
         name, entry = follower["name"], self._config.followers[follower["name"]]
-        troubled = any(problem["who"] == f"follower {name}" for problem in snapshot.facts["problems"])
         known = generations(snapshot.state, name)
         lag, records, documents = follower["lag_seconds"], follower["lag_records"], follower["documents"]
         actions = ["resume" if follower["state"] == "paused" else "pause", "rebuild"]
@@ -103,7 +102,7 @@ class Page:
             "view": follower["view"],
             "kind": entry.kind,
             "state": follower["state"],
-            "good": False if troubled else True if follower["state"] == "live" else None,
+            "good": is_well(follower["state"], f"follower {name}", troubled(snapshot)),
             "behind": "-" if lag is None else duration(lag),
             "records": "-" if records is None else f"{records:,}",
             "documents": "-" if documents is None else f"{documents:,}",

@@ -46,14 +46,14 @@ class MapColumn:
 def pipeline_map(config: Config, snapshot: Snapshot, rate: Rate) -> list[MapColumn]:
     """Columns from the source to the followers; without those that the pipeline has nothing of."""
     facts = snapshot.facts
-    troubled = {problem["who"] for problem in facts["problems"]}
-    followers = [_follower(one, rate(one["name"]), troubled, config) for one in facts["followers"]]
+    ill = troubled(snapshot)
+    followers = [_follower(one, rate(one["name"]), ill, config) for one in facts["followers"]]
     columns = [
-        MapColumn("Source", (_source(facts["source"], troubled),)),
-        MapColumn("Connector", (_connector(facts["source"], troubled),)),
-        MapColumn("Topics", (*_topics(config, snapshot, troubled), *_events(config))),
-        MapColumn("Streams", tuple(_stream(one, config, troubled, snapshot, rate) for one in facts["streams"])),
-        MapColumn("Views", tuple(_view(one, config, troubled, snapshot, rate) for one in facts["views"])),
+        MapColumn("Source", (_source(facts["source"], ill),)),
+        MapColumn("Connector", (_connector(facts["source"], ill),)),
+        MapColumn("Topics", (*_topics(config, snapshot, ill), *_events(config))),
+        MapColumn("Streams", tuple(_stream(one, config, ill, snapshot, rate) for one in facts["streams"])),
+        MapColumn("Views", tuple(_view(one, config, ill, snapshot, rate) for one in facts["views"])),
         MapColumn("Followers", tuple(followers)),
     ]
     return [column for column in columns if column.boxes]
@@ -113,7 +113,7 @@ def _view(view: Facts, config: Config, troubled: set[str], snapshot: Snapshot, r
         ]
     reads = [f"stream {declared.stream}"] if declared.stream else []
     reads += [f"table {table}" for table in sorted(_tables(declared))]
-    good = _well(view["state"], f"view {view['name']}", troubled) if declared.joined else True
+    good = is_well(view["state"], f"view {view['name']}", troubled) if declared.joined else True
     state = view["state"] if declared.joined else "of one table"
     return Box(f"view {view['name']}", "view", view["name"], state, good, tuple(lines), tuple(reads))
 
@@ -141,7 +141,7 @@ def _stream(stream: Facts, config: Config, troubled: set[str], snapshot: Snapsho
         ("publishes", _a_second(rate(f"stream {stream['name']}"))),
         ("state", kept),
     )
-    good = _well(stream["state"], f"stream {stream['name']}", troubled)
+    good = is_well(stream["state"], f"stream {stream['name']}", troubled)
     return Box(
         f"stream {stream['name']}", "stream", stream["name"], stream["state"], good, lines, _read(stream, config)
     )
@@ -170,11 +170,17 @@ def _follower(follower: Facts, rate: float | None, troubled: set[str], config: C
     if follower["quarantined"]:
         lines.append(("quarantined", f"{follower['quarantined']:,}"))
     reads = (f"stream {view}" if view in config.streams else f"view {view}",)
-    good = _well(follower["state"], f"follower {name}", troubled)
+    good = is_well(follower["state"], f"follower {name}", troubled)
     return Box(f"follower {name}", "follower", name, follower["state"], good, tuple(lines), reads)
 
 
-def _well(state: str, who: str, troubled: set[str]) -> bool | None:
+def troubled(snapshot: Snapshot) -> set[str]:
+    """Who has a problem."""
+    return {problem["who"] for problem in snapshot.facts["problems"]}
+
+
+def is_well(state: str, who: str, troubled: set[str]) -> bool | None:
+    """None for neither well nor not: one that is paused, or being built."""
     if any(one == who or one.startswith(f"{who}/") for one in troubled):
         return False
     return True if state == "live" else None

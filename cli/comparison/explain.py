@@ -249,7 +249,9 @@ def _newest(
     if newest is None:
         return Stage(name, source.topic, known=not unusual, compared=compared, note=told)
     place = f"{source.topic}, partition {newest['partition']}, offset {newest['offset']}"
-    return Stage(name, place, newest["version"], newest["document"], compared=compared, note=told)
+    # Among records that were left out there may be a newer one.
+    held = newest["version"], newest["document"]
+    return Stage(name, place, *held, known=not unusual, compared=compared, note=told)
 
 
 def _decoded(source: LogSource, decoder: ArrowRows, floor: dict[int, int]) -> Iterator[pa.Table | None]:
